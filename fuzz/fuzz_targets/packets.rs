@@ -1,5 +1,5 @@
-//! Anything that a peer may say in packets that are believed, and strangers in those that are not: no end may crash, stand still without
-//! a timer, or keep more than its bounds.
+//! Arbitrary frames in authenticated packets, and arbitrary unauthenticated datagrams: no end may crash, stand still without a timer, or
+//! exceed its memory bounds.
 #![no_main]
 
 #[path = "../../crates/quic/transport/tests/transport/pair.rs"]

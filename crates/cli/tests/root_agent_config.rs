@@ -389,7 +389,7 @@ fn root_the_rights_that_its_unit_has_are_enough() {
     let name = &format!("vmcc-{}-rights", std::process::id());
     let _chosen = Cgroup::new(cgroups.join(name));
     // Where the kernel lets a program decide so.
-    let upgrade = vmcc_host::upgrade::possible().is_ok();
+    let upgrade = vmcc_host::upgrade::check_support().is_ok();
     let rule = format!("[[cgroup]]\npath = '{name}'\ncongestion_control = 'mp_vmcc'\nupgrade = {upgrade}\n");
     let file = host.file(&(EVERYTHING.to_owned() + &rule));
     let given = || vmcc_host::cgroup::congestion_control(&cgroups, name).unwrap();

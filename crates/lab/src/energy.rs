@@ -11,11 +11,11 @@ pub(crate) const POWERCAP: &str = "/sys/class/powercap";
 /// Zones of the registers of processors. Others show the same packages again (`intel-rapl-mmio`).
 const PREFIX: &str = "intel-rapl:";
 /// Counters come round after a minute at the earliest.
-const BETWEEN: Duration = Duration::from_secs(1);
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reasons for which energy is not read here.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unread {
+pub(crate) enum EnergyError {
     #[error("{root} has no zone of a processor package: no RAPL, as in most virtual machines")]
     Absent { root: PathBuf },
     #[error("{path}: {source}")]
@@ -24,7 +24,7 @@ pub(crate) enum Unread {
     Malformed { path: PathBuf, text: String },
 }
 
-impl Unread {
+impl EnergyError {
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Absent { .. } => {
@@ -67,14 +67,14 @@ struct Zone {
 
 impl Zone {
     /// `None` for a zone that is a part of another.
-    fn open(folder: &Path) -> Result<Option<Self>, Unread> {
+    fn open(folder: &Path) -> Result<Option<Self>, EnergyError> {
         let Some(domain) = Domain::of(&text(&folder.join("name"))?) else { return Ok(None) };
         let counter = folder.join("energy_uj");
         let (range_uj, last_uj) = (number(&folder.join("max_energy_range_uj"))?, number(&counter)?);
         Ok(Some(Self { domain, counter, range_uj, last_uj, used_uj: 0 }))
     }
 
-    fn advance(&mut self) -> Result<(), Unread> {
+    fn advance(&mut self) -> Result<(), EnergyError> {
         let now_uj = number(&self.counter)?;
         self.used_uj += match now_uj.checked_sub(self.last_uj) {
             Some(used_uj) => used_uj,
@@ -90,8 +90,8 @@ impl Zone {
 pub(crate) struct Rapl(Vec<Zone>);
 
 impl Rapl {
-    pub(crate) fn open(root: &Path) -> Result<Self, Unread> {
-        let absent = || Unread::Absent { root: root.to_owned() };
+    pub(crate) fn open(root: &Path) -> Result<Self, EnergyError> {
+        let absent = || EnergyError::Absent { root: root.to_owned() };
         let entries = fs::read_dir(root).map_err(|_| absent())?.filter_map(Result::ok);
         let zones = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
         let zones: Vec<Option<Zone>> =
@@ -100,7 +100,7 @@ impl Rapl {
         rapl.used(Domain::Package).is_some().then_some(rapl).ok_or_else(absent)
     }
 
-    fn advance(&mut self) -> Result<(), Unread> {
+    fn advance(&mut self) -> Result<(), EnergyError> {
         self.0.iter_mut().try_for_each(Zone::advance)
     }
 
@@ -139,7 +139,7 @@ impl Window {
             }
             return;
         };
-        if read_at < self.to && (elapsed >= self.to || elapsed >= read_at + BETWEEN) {
+        if read_at < self.to && (elapsed >= self.to || elapsed >= read_at + READ_INTERVAL) {
             self.read_at = Some(elapsed);
             if self.rapl.as_mut().is_some_and(|rapl| rapl.advance().is_err()) {
                 self.rapl = None;
@@ -152,15 +152,15 @@ impl Window {
     }
 }
 
-fn text(path: &Path) -> Result<String, Unread> {
+fn text(path: &Path) -> Result<String, EnergyError> {
     let read = fs::read_to_string(path);
     read.map(|text| text.trim().to_owned())
-        .map_err(|source| Unread::Unreadable { path: path.to_owned(), source })
+        .map_err(|source| EnergyError::Unreadable { path: path.to_owned(), source })
 }
 
-fn number(path: &Path) -> Result<u64, Unread> {
+fn number(path: &Path) -> Result<u64, EnergyError> {
     let text = text(path)?;
-    text.parse().map_err(|_| Unread::Malformed { path: path.to_owned(), text })
+    text.parse().map_err(|_| EnergyError::Malformed { path: path.to_owned(), text })
 }
 
 #[cfg(test)]
@@ -231,7 +231,10 @@ mod tests {
         let absent = Rapl::open(&root.path().join("powercap")).unwrap_err();
         assert!(absent.to_string().contains("powercap has no zone"), "{absent}");
         zone(&root, "intel-rapl:0:0", "core", 1);
-        assert!(matches!(Rapl::open(root.path()), Err(Unread::Absent { .. })), "a part is not the package");
+        assert!(
+            matches!(Rapl::open(root.path()), Err(EnergyError::Absent { .. })),
+            "a part is not the package"
+        );
 
         let root = machine();
         count(&root, "intel-rapl:0", 1);
@@ -240,8 +243,9 @@ mod tests {
         assert!(malformed.contains("intel-rapl:0/energy_uj says \"none\""), "{malformed}");
 
         fs::remove_file(root.path().join("intel-rapl:0/energy_uj")).unwrap();
-        assert!(matches!(Rapl::open(root.path()), Err(Unread::Unreadable { .. })));
-        let denied = Unread::Unreadable { path: "x".into(), source: io::ErrorKind::PermissionDenied.into() };
+        assert!(matches!(Rapl::open(root.path()), Err(EnergyError::Unreadable { .. })));
+        let denied =
+            EnergyError::Unreadable { path: "x".into(), source: io::ErrorKind::PermissionDenied.into() };
         assert_eq!(denied.remedy(), Some("only root may read it"));
 
         let mut window = Window::new(Path::new("/nowhere"), Duration::ZERO, Duration::from_secs(1));

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// Duration of a trial of the counters: long enough for each of them to have had its turn.
-const TRIED: Duration = Duration::from_millis(5);
+const TRIAL_DURATION: Duration = Duration::from_millis(5);
 
 /// Reasons for which instructions are not counted here.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Uncounted {
+pub(crate) enum CounterError {
     #[error(
         "the kernel has no counter of instructions here ({0}): no hardware counters, as in most virtual machines"
     )]
@@ -29,7 +29,7 @@ pub(crate) enum Uncounted {
     Still,
 }
 
-impl Uncounted {
+impl CounterError {
     fn of(processor: usize, error: io::Error) -> Self {
         use nix::libc::{EACCES, ENODEV, ENOENT, ENOSYS, EOPNOTSUPP, EPERM};
         match error.raw_os_error() {
@@ -88,12 +88,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    fn open(event: impl Event + Copy) -> Result<Self, Uncounted> {
-        let online = online().map_err(Uncounted::Processors)?;
+    fn open(event: impl Event + Copy) -> Result<Self, CounterError> {
+        let online = online().map_err(CounterError::Processors)?;
         let one = |processor: usize| {
             let mut builder = Builder::new(event);
             builder.any_pid().one_cpu(processor).include_kernel().include_hv().enabled(true);
-            builder.build().map_err(|e| Uncounted::of(processor, e))
+            builder.build().map_err(|e| CounterError::of(processor, e))
         };
         let each = processors(&online).map(one).collect::<Result<_, _>>()?;
         Ok(Self { online, each })
@@ -133,10 +133,10 @@ fn processors(list: &str) -> impl Iterator<Item = usize> {
 }
 
 /// Tests if instructions are counted here, by counting some.
-pub(crate) fn try_to_count() -> Result<(), Uncounted> {
+pub(crate) fn try_to_count() -> Result<(), CounterError> {
     let mut counters = Counters::open(Hardware::INSTRUCTIONS)?;
-    thread::sleep(TRIED);
-    counters.all().map(drop).ok_or(Uncounted::Still)
+    thread::sleep(TRIAL_DURATION);
+    counters.all().map(drop).ok_or(CounterError::Still)
 }
 
 /// Instructions executed within a window of the run. There are none on a machine without counters, or if they are lost meanwhile.
@@ -247,9 +247,9 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_is_told_apart() {
         use nix::libc::{EACCES, EMFILE, ENOENT, EOPNOTSUPP, EPERM};
-        let of = |code| Uncounted::of(3, io::Error::from_raw_os_error(code));
+        let of = |code| CounterError::of(3, io::Error::from_raw_os_error(code));
         for code in [ENOENT, EOPNOTSUPP] {
-            assert!(matches!(of(code), Uncounted::Absent(_)) && !of(code).is_unknown(), "{code}");
+            assert!(matches!(of(code), CounterError::Absent(_)) && !of(code).is_unknown(), "{code}");
         }
         for code in [EACCES, EPERM] {
             assert!(of(code).is_unknown() && of(code).remedy().unwrap().contains("root"), "{code}");
@@ -263,7 +263,7 @@ mod tests {
         let mut counters = match Counters::open(Software::CONTEXT_SWITCHES) {
             Ok(counters) => counters,
             Err(error) => {
-                return assert!(error.is_unknown() || matches!(error, Uncounted::Absent(_)), "{error}");
+                return assert!(error.is_unknown() || matches!(error, CounterError::Absent(_)), "{error}");
             }
         };
         assert_eq!(counters.each.len(), processors(&online().unwrap()).count());

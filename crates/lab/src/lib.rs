@@ -11,47 +11,47 @@
 //! | `topology` | namespaces, bridges, addresses, MPTCP endpoints |
 //! | `ports` | the virtual switches' ports: rates, queues, marks |
 //! | `workload`, `sampler` | traffic, and what the kernel says meanwhile |
-//! | `cable` | delay and loss where the kernel has no netem |
-//! | `machine` | hosts that are virtual machines, which are off now and then |
+//! | `userspace_link` | delay and loss where the kernel has no netem |
+//! | `vm` | hosts that are virtual machines, which are off now and then |
 //! | `measure`, `cpu`, `energy`, `instructions` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
 //! | [`bench`] | what the kernel programs cost, and whether they work here |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
 
 pub mod bench;
-mod cable;
 mod convert;
 mod cpu;
-mod draws;
 mod energy;
 pub mod engine;
 mod error;
 mod guards;
 pub mod guest;
 mod instructions;
-mod machine;
 mod measure;
 mod netns;
 mod ports;
 mod process;
 mod registry;
+mod rng;
 mod run;
 mod sampler;
 mod spec;
 mod throttle;
 mod topology;
+mod userspace_link;
+mod vm;
 mod workload;
 
 pub use convert::OWN_DELAY;
 pub use error::{Error, ErrorKind};
-pub use machine::{Machine, sender};
 pub use measure::TOO_BUSY;
 pub use netns::Netns;
 pub use registry::{Busy, Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
-    Cc, Cut, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Quic, Remap, Role,
-    Routed, RoutedLink, Shape, Sharing, Sleep, Throttle, Transport, VirtualHost, Wire,
+    Cc, Cut, Deschedule, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Quic,
+    Remap, Role, Routed, RoutedLink, Shape, Sharing, Throttle, Transport, VirtualHost, Wire,
 };
+pub use vm::{VirtualMachine, sender};
 pub use vmcc_network::Guarantee;
 pub use workload::{Probing, Programs, quic_end};

@@ -29,13 +29,13 @@ pub(crate) struct Program {
 
 /// Namespace and cgroup in which programs start.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct SpawnContext {
     namespace: String,
     /// The file that takes the members of its cgroup.
     members: Option<PathBuf>,
 }
 
-impl Place {
+impl SpawnContext {
     pub(crate) fn of(namespace: &Netns) -> Self {
         let members = namespace.cgroup().map(|path| path.join("cgroup.procs"));
         Self { namespace: namespace.name().to_owned(), members }
@@ -58,7 +58,7 @@ impl Program {
         arguments: &[String],
         remedy: &str,
     ) -> Result<Self, Error> {
-        let (place, arguments, remedy) = (Place::of(namespace), arguments.to_vec(), remedy.to_owned());
+        let (place, arguments, remedy) = (SpawnContext::of(namespace), arguments.to_vec(), remedy.to_owned());
         let program = namespace.run(move || Self::start_here(&place, &arguments, &remedy))?;
         record.add_process(program.pid())?;
         Ok(program)
@@ -66,7 +66,11 @@ impl Program {
 
     /// The same in the namespace of the calling thread, which is `place`. It ends with that thread at the latest, and is in no record: whoever
     /// removes what a killed run left kills what is in its namespaces.
-    pub(crate) fn start_here(place: &Place, arguments: &[String], remedy: &str) -> Result<Self, Error> {
+    pub(crate) fn start_here(
+        place: &SpawnContext,
+        arguments: &[String],
+        remedy: &str,
+    ) -> Result<Self, Error> {
         let name = arguments.first().cloned().unwrap_or_default();
         let (child, stdout, stderr) =
             spawn(arguments, place.members.as_deref()).map_err(|e| match e.kind() {

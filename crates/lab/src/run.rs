@@ -3,13 +3,13 @@
 mod running;
 
 use crate::guards::{Guards, Tally};
-use crate::machine::{Machine, Seen, Session};
 use crate::ports::{PortRecord, Ports};
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, Job, LabSpec};
 use crate::throttle::Throttles;
 use crate::topology::Topology;
+use crate::vm::{GuestReport, Session, VirtualMachine};
 use crate::workload::{self, End, Programs, Report};
 use crate::{Error, Netns, Role, cpu, energy, instructions, measure, ports};
 use running::{Running, is_due};
@@ -51,7 +51,7 @@ pub struct Control<'a> {
     /// The programs that send.
     pub programs: Programs,
     /// The virtual machine that a host is, if one is, and the case that the run is of, which it is told.
-    pub machine: Option<(&'a mut Machine, &'a ResolvedCase)>,
+    pub machine: Option<(&'a mut VirtualMachine, &'a ResolvedCase)>,
 }
 
 impl Control<'_> {
@@ -119,7 +119,7 @@ struct Built<'a, 'b> {
 
 /// Times off of a virtual machine.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Absent {
+pub(crate) struct Descheduled {
     pub(crate) host: usize,
     /// Microseconds at which it ran again, and the length of the time off that it noticed then.
     pub(crate) noticed_us: Vec<(u64, u64)>,
@@ -147,7 +147,7 @@ pub(crate) struct Observed {
     /// Instructions that all its processors executed in it.
     pub(crate) instructions: Option<f64>,
     /// The virtual machine, if there is one.
-    pub(crate) absent: Option<Absent>,
+    pub(crate) absent: Option<Descheduled>,
     /// Results of the algorithms' requests to close paths.
     pub(crate) asked: Tally,
 }
@@ -322,9 +322,9 @@ fn transfer(
     }
     let mut samples = sampler.finish();
     let absent = absent.map(|(seen, host, stopped, busy)| {
-        let Seen { tracks, reinjected, fates, off, asked, .. } = seen;
+        let GuestReport { tracks, reinjected, fates, off, asked, .. } = seen;
         samples.join(tracks, &reinjected, fates);
-        Absent { host, noticed_us: off, stopped, busy, asked }
+        Descheduled { host, noticed_us: off, stopped, busy, asked }
     });
     let started_us: Vec<u64> = running.iter().map(|flow| started(spec, &samples, flow)).collect();
     for (flow, start_us) in running.iter().zip(&started_us) {

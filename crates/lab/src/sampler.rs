@@ -78,7 +78,7 @@ struct Counters {
 
 /// Report of one of vmcc's programs on a path of one of its connections. Times count from the flow's start.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct QuicPathReport {
     /// As [`crate::workload::Connection::port`].
     pub(crate) connection: u16,
     pub(crate) lane: usize,
@@ -372,7 +372,7 @@ impl Samples {
     }
 
     /// Takes in what a flow's programs told of its paths.
-    pub(crate) fn tell(&mut self, spec: &LabSpec, flow: usize, told: &[Told], start_us: u64) {
+    pub(crate) fn tell(&mut self, spec: &LabSpec, flow: usize, told: &[QuicPathReport], start_us: u64) {
         let (paths, algorithm) = (spec.paths_of(&spec.flows[flow]), spec.flows[flow].cc.kernel_name());
         for one in told {
             let Some(path) = paths.get(one.lane) else { continue };
@@ -401,7 +401,7 @@ impl Samples {
 
 impl Track {
     /// Of a path that a program told of, whose flow's start was then.
-    fn told(flow: usize, path: usize, algorithm: String, (told, start_us): (&Told, u64)) -> Self {
+    fn told(flow: usize, path: usize, algorithm: String, (told, start_us): (&QuicPathReport, u64)) -> Self {
         let last = told.points.last().copied().unwrap_or_default();
         let later = |point: &Point| Point { t_us: point.t_us + start_us, ..*point };
         Self {

@@ -18,8 +18,8 @@ use vmcc_units::Nanos;
 const CONTROLLERS: &str = "cgroup.controllers";
 const MISSING: &str = "there is no hierarchy with the controller `cpu`; mount version 2 of cgroups (`mount -t cgroup2 none /sys/fs/cgroup`) in a kernel with CONFIG_CFS_BANDWIDTH";
 /// Processes that were killed may take that long to be gone.
-const EMPTY_LIMIT: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(5);
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The quotas of a run. Dropping it removes the cgroups, which must be empty by then.
 #[derive(Debug)]
@@ -128,8 +128,8 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     loop {
         match fs::remove_dir(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && began.elapsed() < EMPTY_LIMIT => {
-                thread::sleep(PAUSE);
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && began.elapsed() < REMOVE_TIMEOUT => {
+                thread::sleep(POLL_INTERVAL);
             }
             done => return done,
         }
@@ -145,7 +145,7 @@ fn hierarchy() -> Result<PathBuf, Error> {
         // Version 1, which is there only with its controller.
         Err(_) => root.join("cpu.cfs_quota_us").exists() || root.join("cpu.shares").exists(),
     };
-    let root = vmcc_host::taken::hierarchies().into_iter().find(has).ok_or_else(missing)?;
+    let root = vmcc_host::cpu_steal::hierarchies().into_iter().find(has).ok_or_else(missing)?;
     let given = root.join("cgroup.subtree_control");
     if given.exists() {
         let failed = |e| Error::kernel("setting", format!("{}=+cpu", given.display()), e);

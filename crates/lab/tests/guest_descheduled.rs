@@ -9,7 +9,7 @@ use descheduled::sender::ONE_PATH;
 use descheduled::wire::Shape;
 use descheduled::{Lab, Transfer};
 use std::time::Duration;
-use vmcc_lab::guest::Turn;
+use vmcc_lab::guest::DutyCycle;
 use vmcc_metrics::stats::{mean_ci95, percentile_sorted};
 
 /// A link that an emulated machine fills on a busy host: a round trip of 10 ms, and a queue of about 20 packets.
@@ -17,15 +17,15 @@ const SHAPE: Shape = Shape { rate_bps: 20e6, queue_bytes: 30_000.0, delay: Durat
 const TIME_SLICES_MS: [u64; 3] = [30, 120, 480];
 
 /// A VM among four with as much to do: it has one time slice, and then three others have theirs.
-fn one_of_four(slice_ms: u64) -> Turn {
-    Turn { on: Duration::from_millis(slice_ms), off: Duration::from_millis(3 * slice_ms) }
+fn one_of_four(slice_ms: u64) -> DutyCycle {
+    DutyCycle { on: Duration::from_millis(slice_ms), off: Duration::from_millis(3 * slice_ms) }
 }
 
 #[test]
 #[ignore = "on demand: boots a VM, 20 s"]
 fn on_linux_6_18_a_sender_notices_for_how_long_it_was_off() {
     let mut lab = Lab::new(SHAPE);
-    let turn = Turn { on: Duration::from_millis(200), off: Duration::from_millis(300) };
+    let turn = DutyCycle { on: Duration::from_millis(200), off: Duration::from_millis(300) };
     let sent = lab.transfer("mp_lia", 6, Some(turn));
     println!("{sent:?}");
     assert!(sent.goodput_bps > 1e6, "{sent:?}");

@@ -56,10 +56,10 @@ fn on_the_kernel(case: &ResolvedCase, tag: &str) -> (LabSpec, Metrics, BTreeMap<
     (spec, output.metrics, packets)
 }
 
-/// The links of the flows' ways, with data and with acknowledgments alone.
+/// The links of the flows' routes, with data and with acknowledgments alone.
 fn intended(spec: &LabSpec) -> (BTreeSet<LinkId>, BTreeSet<LinkId>) {
     let Layout::Routed(routed) = &spec.layout else { panic!("{:?}", spec.layout) };
-    let ways = || spec.flows.iter().flat_map(|flow| &routed.ways[&(flow.from, flow.to)]);
+    let ways = || spec.flows.iter().flat_map(|flow| &routed.routes[&(flow.from, flow.to)]);
     let data: BTreeSet<LinkId> = ways().flat_map(|way| way.forward.clone()).collect();
     let acks: BTreeSet<LinkId> = ways().flat_map(|way| way.reverse.clone()).collect();
     (data.clone(), acks.difference(&data).copied().collect())
@@ -198,7 +198,7 @@ fn root_leaves_and_spines_are_built() {
     both(text, "spines", |_, _| ());
 }
 
-/// By netem, or by cables where the kernel has none.
+/// By netem, or by user-space links where the kernel has none.
 #[test]
 fn root_a_delay_takes_its_time() {
     let case = case(

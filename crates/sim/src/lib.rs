@@ -2,7 +2,7 @@
 //!
 //! What programs use is [`run_case`] with its [`Options`] and [`SimError`], and [`Simulator`], the same as an engine beside
 //! others. Modules are for who extends it, and change with it: [`net`] holds links, queues and routes, [`engine`] the event loop
-//! and the contract with hosts, [`lower`] turns a network's description into these.
+//! and the contract with hosts, [`build`] turns a network's description into these.
 //!
 //! Same scenario, seed and version give byte-identical results on any machine and with any number of threads.
 //!
@@ -34,10 +34,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod build;
 mod datagram;
 pub mod engine;
 pub mod hosts;
-pub mod lower;
 pub mod net;
 pub mod packet;
 mod probe;

@@ -1,6 +1,6 @@
 //! The simulator as an engine beside others.
 
-use crate::lower::Fabric;
+use crate::build::Fabric;
 use crate::run::{Options, SimError, run_case};
 use std::sync::atomic::AtomicBool;
 use vmcc_engine::{Engine, EngineError, ErrorKind};

@@ -12,9 +12,9 @@ use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Param, Scheduler as Chosen, SubflowEvent};
 
+use crate::build::{Fabric, NamedPath, span};
 use crate::engine::{Ctx, Timer, TimerId};
 use crate::hosts::{Hosts, Wire};
-use crate::lower::{Fabric, NamedPath, span};
 use crate::packet::{Packet, RouteId, Sack};
 use crate::rng::Streams;
 use crate::run::{Managed, SimError};
@@ -45,7 +45,7 @@ pub(crate) trait Table {
 }
 
 /// Inputs for making endpoints of a kind.
-pub(crate) struct Making<'a> {
+pub(crate) struct BuildContext<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) fabric: &'a mut Fabric,
     pub(crate) streams: &'a Streams,
@@ -59,7 +59,7 @@ pub(crate) struct Making<'a> {
     pub(crate) warnings: &'a mut Vec<String>,
 }
 
-impl Making<'_> {
+impl BuildContext<'_> {
     /// An algorithm of the registry, with what the scenario sets of it.
     pub(crate) fn algorithm(&mut self, name: &str) -> Result<(Algorithm, Params), SimError> {
         let found = Algorithm::by_name(name).map_err(|e| SimError::Algorithm(e.to_string()))?;
@@ -98,24 +98,25 @@ pub(crate) fn scheduler(chosen: Chosen) -> Scheduler {
 }
 
 /// Makes the endpoints of a kind for the entries that are its own, and puts their tables into the shards' hosts.
-pub(crate) type Make = fn(&mut Making<'_>, &mut [Hosts]) -> Result<Box<dyn Transport>, SimError>;
+pub(crate) type BuildEndpoints =
+    fn(&mut BuildContext<'_>, &mut [Hosts]) -> Result<Box<dyn Transport>, SimError>;
 
-/// Two hosts of which something goes on, over so many ways.
+/// Two hosts that exchange traffic, over this many subflows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     /// Index of the traffic entry.
     pub(crate) traffic: usize,
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) ways: usize,
+    pub(crate) subflows: usize,
 }
 
-/// A way in use, and where it leads.
+/// A subflow in use, and its routes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Routed {
-    /// As in [`Moved`].
+    /// As in [`RouteChange`].
     pub(crate) ends: usize,
-    pub(crate) way: usize,
+    pub(crate) subflow: usize,
     /// Index of the traffic entry.
     pub(crate) traffic: usize,
     pub(crate) from: usize,
@@ -125,13 +126,13 @@ pub(crate) struct Routed {
     pub(crate) path: Option<usize>,
 }
 
-/// One way between two ends has other links from now on.
+/// A subflow that takes other links from now on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct RouteChange {
     /// Which of [`Transport::ends`], or of [`Transport::routed`].
     pub(crate) ends: usize,
-    /// Which of its ways.
-    pub(crate) way: usize,
+    /// Which of its subflows.
+    pub(crate) subflow: usize,
     /// There and back.
     pub(crate) routes: (RouteId, RouteId),
     /// The path that it is on now.
@@ -176,11 +177,11 @@ pub(crate) trait Transport {
     /// The warm-up is over: what was counted until now does not count.
     fn warmed_up(&mut self, _hosts: &[&Hosts]) {}
 
-    /// All ways in use, in a fixed order.
+    /// All subflows in use, in a fixed order.
     fn routed(&self, hosts: &[Hosts]) -> Vec<Routed>;
 
-    /// A way has moved.
-    fn reroute(&mut self, _moved: &Moved, _hosts: &mut [&mut Hosts]) {}
+    /// A subflow has moved.
+    fn reroute(&mut self, _moved: &RouteChange, _hosts: &mut [&mut Hosts]) {}
 
     /// True if an event of subflows applies to at least one, `paths` being the network's.
     fn has_subflow(&self, _which: &SubflowEvent, _paths: &[NamedPath]) -> bool {

@@ -5,8 +5,8 @@ use super::proxy::most;
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use vmcc_tunnel::place::address;
-use vmcc_tunnel::ways::Choice;
+use vmcc_tunnel::endpoint_addr::parse_ip;
+use vmcc_tunnel::probe::Choice;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CpOptions {
@@ -49,11 +49,11 @@ pub(crate) struct CpOptions {
     pub(crate) remote_vmcc: String,
 
     /// Leave from this address only; may be given several times [default: every usable one]
-    #[arg(long = "local", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long = "local", value_name = "ADDRESS", value_parser = parse_ip)]
     pub(crate) locals: Vec<IpAddr>,
 
     /// Go to this address of the other host only; may be given several times [default: every one]
-    #[arg(long = "remote", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long = "remote", value_name = "ADDRESS", value_parser = parse_ip)]
     pub(crate) remotes: Vec<IpAddr>,
 
     /// The UDP port there [default: any]
@@ -83,7 +83,7 @@ pub(crate) struct ServeOptions {
     pub(crate) once: bool,
 
     /// Listen at this address only; may be given several times [default: every usable one]
-    #[arg(long = "address", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long = "address", value_name = "ADDRESS", value_parser = parse_ip)]
     pub(crate) addresses: Vec<IpAddr>,
 
     /// The UDP port [default: any]

@@ -3,23 +3,23 @@
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use vmcc_tunnel::place::{Place, address, listening};
+use vmcc_tunnel::endpoint_addr::{EndpointAddr, parse_ip, parse_listen_addr};
+use vmcc_tunnel::probe::Choice;
 use vmcc_tunnel::proxy::Forward;
 use vmcc_tunnel::relays::RelayName;
-use vmcc_tunnel::ways::Choice;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProxyOptions {
     /// The server's side, HOST:PORT
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
-    pub(crate) server: Option<Place>,
+    pub(crate) server: Option<EndpointAddr>,
 
     /// Be the server's side, at this address; 0.0.0.0:PORT is every one of IPv4
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_addr)]
     pub(crate) listen: Option<SocketAddr>,
 
     /// Listen for SOCKS5 here [default: 127.0.0.1:1080, if nothing is forwarded]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening, conflicts_with = "listen")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_addr, conflicts_with = "listen")]
     pub(crate) socks: Option<SocketAddr>,
 
     /// What connects here leads there, as the server's side sees it: 127.0.0.1:5432=db:5432; may be given several times
@@ -31,7 +31,7 @@ pub(crate) struct ProxyOptions {
     pub(crate) peers: Vec<String>,
 
     /// Leave from this address only; may be given several times [default: every usable one]
-    #[arg(long = "local", value_name = "ADDRESS", value_parser = address, conflicts_with = "listen")]
+    #[arg(long = "local", value_name = "ADDRESS", value_parser = parse_ip, conflicts_with = "listen")]
     pub(crate) locals: Vec<IpAddr>,
 
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(crate) struct ProxyOptions {
     pub(crate) keys: Option<PathBuf>,
 
     /// Answer Prometheus here, at /metrics
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_addr)]
     pub(crate) metrics: Option<SocketAddr>,
 
     /// Write a log of each QUIC connection into this folder, as qlog has it [default: the variable QLOGDIR, or none]
@@ -83,10 +83,10 @@ pub(crate) struct KeysOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PathsOptions {
     /// A QUIC server, HOST:PORT, such as the server's side of `vmcc proxy`
-    pub(crate) server: Place,
+    pub(crate) server: EndpointAddr,
 
     /// Probe from this address only; may be given several times [default: every usable one]
-    #[arg(long = "local", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long = "local", value_name = "ADDRESS", value_parser = parse_ip)]
     pub(crate) locals: Vec<IpAddr>,
 
     #[command(flatten)]

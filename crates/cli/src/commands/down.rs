@@ -5,16 +5,16 @@ use super::up;
 use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::ui::Ui;
 use serde_json::json;
-use vmcc_agent::daemon::{self, News, Undone};
-use vmcc_agent::{Did, needs_root};
+use vmcc_agent::daemon::{self, Event, RollbackReport};
+use vmcc_agent::{GuardEvent, needs_root};
 
 pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
     needs_root("down: only root can take algorithms and what the agent changed away")
         .map_err(|e| agent_failure(&e))?;
-    let undone = daemon::undo().map_err(|e| agent_failure(&e))?;
-    vmcc_agent::take_back(&mut |seen| match seen {
-        Ok(Did::Deed(deed)) => ui.note(&deed.to_string()),
-        Ok(Did::Closed(_)) => {}
+    let undone = daemon::roll_back().map_err(|e| agent_failure(&e))?;
+    vmcc_agent::undo_orphaned(&mut |seen| match seen {
+        Ok(GuardEvent::Action(path_action)) => ui.note(&path_action.to_string()),
+        Ok(GuardEvent::Closed(_)) => {}
         Err(error) => ui.warn(&chain(&error)),
     });
     let exit = match undone {
@@ -47,11 +47,12 @@ fn text(removed: &[String]) -> String {
 }
 
 /// Reports the rollback of an agent's changes. Algorithms that were up before the agent stay up.
-fn after_agent(undone: &Undone, ui: &Ui) -> Result<Exit, Failure> {
-    undone.news.iter().for_each(|news| up::say(news, ui));
+fn after_agent(undone: &RollbackReport, ui: &Ui) -> Result<Exit, Failure> {
+    undone.events.iter().for_each(|event| up::say(event, ui));
     undone.problems.iter().for_each(|problem| ui.warn(problem));
-    let left: Vec<&News> = undone.news.iter().filter(|n| matches!(n, News::LeftAlone { .. })).collect();
-    let restored: Vec<&News> = undone.news.iter().filter(|n| matches!(n, News::Restored { .. })).collect();
+    let left: Vec<&Event> = undone.events.iter().filter(|n| matches!(n, Event::LeftAlone { .. })).collect();
+    let restored: Vec<&Event> =
+        undone.events.iter().filter(|n| matches!(n, Event::Restored { .. })).collect();
     let document = json!({
         "down": undone.removed,
         "agent": undone.agent,

@@ -10,7 +10,7 @@ use vmcc_tunnel::keys::{self, Fingerprint, Identity, KeysError};
 pub(crate) fn keys(options: &KeysOptions, ui: &Ui) -> Result<Exit, Failure> {
     let folder = folder(options.keys.as_deref())?;
     let peers = fingerprints(&options.trust)?;
-    let (identity, made) = Identity::load_or_make(&folder).map_err(|error| failure(&error))?;
+    let (identity, made) = Identity::load_or_create(&folder).map_err(|error| failure(&error))?;
     for peer in peers {
         keys::trust(&folder, peer, &options.comment).map_err(|error| failure(&error))?;
     }

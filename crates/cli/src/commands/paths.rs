@@ -7,29 +7,29 @@ use crate::table;
 use crate::ui::Ui;
 use serde_json::{Value, json};
 use std::time::Duration;
-use vmcc_tunnel::ways::{self, Choice, Hop, Seen, Verdict, Way, WaysError};
+use vmcc_tunnel::probe::{self, Choice, Hop, ProbeError, ProbeStats, ProbedRoute, Verdict};
 
 pub(crate) fn paths(options: &PathsOptions, ui: &Ui) -> Result<Exit, Failure> {
     let relays = super::relays::find(&options.relays)?;
     let stop = interrupt::listen()?;
-    let ways = ways::ways(&options.server, &options.locals, &relays, options.probes, stop)
+    let routes = probe::probe_routes(&options.server, &options.locals, &relays, options.probes, stop)
         .map_err(|error| failure(&error))?;
-    if ways.is_empty() {
+    if routes.is_empty() {
         return Err(Failure::host(format!("no address of this host can be a path to {}", options.server))
             .help("bring an interface with an address of the same family up: `ip address`"));
     }
-    let ranked = ways::rank(ways, Choice { most: options.most, beta: options.beta });
+    let ranked = probe::rank(routes, Choice { most: options.most, beta: options.beta });
     let document: Vec<Value> = ranked.iter().map(|one| document(one, &ranked)).collect();
     ui.answer(&document, || text(&ranked));
-    let any = ranked.iter().any(|(way, _)| way.estimate().is_some());
+    let any = ranked.iter().any(|(route, _)| route.estimate().is_some());
     Ok(if any { Exit::Done } else { Exit::HostCannot })
 }
 
-type Ranked = (Way, Verdict);
+type Ranked = (ProbedRoute, Verdict);
 
 /// Verdict on a path: chosen, or the reason for which it is not.
-fn verdict((way, verdict): &Ranked, all: &[Ranked]) -> String {
-    match (verdict, &way.seen) {
+fn verdict((route, verdict): &Ranked, all: &[Ranked]) -> String {
+    match (verdict, &route.stats) {
         (Verdict::Chosen, _) => "chosen".to_owned(),
         (Verdict::Overlaps(share, with), _) => {
             let (other, percent) = (&all[*with].0, share * 100.0);
@@ -51,20 +51,20 @@ fn hop(hop: &Hop) -> Value {
 }
 
 fn document(one: &Ranked, all: &[Ranked]) -> Value {
-    let way = &one.0;
-    let seen = way.seen.as_ref().ok();
-    let estimate = way.estimate();
+    let route = &one.0;
+    let stats = route.stats.as_ref().ok();
+    let estimate = route.estimate();
     let overlap = match one.1 {
         Verdict::Overlaps(share, _) => Some(share),
         _ => None,
     };
     json!({
-        "local": way.local, "interface": way.interface, "relay": way.relay, "remote": way.remote,
+        "local": route.local, "interface": route.interface, "relay": route.relay, "remote": route.remote,
         "rtt_ms": estimate.map(|(rtt, _)| milliseconds(rtt)),
-        "rtt_min_ms": seen.and_then(|seen| seen.round_trips.first().copied()).map(milliseconds),
-        "loss": estimate.map(|(_, loss)| loss).or(seen.map(Seen::loss)),
-        "of_traffic": seen.is_some_and(|seen| seen.traffic.is_some()),
-        "score": ways::score(way), "hops": way.hops().iter().map(hop).collect::<Vec<_>>(), "overlap": overlap,
+        "rtt_min_ms": stats.and_then(|stats| stats.round_trips.first().copied()).map(milliseconds),
+        "loss": estimate.map(|(_, loss)| loss).or(stats.map(ProbeStats::loss)),
+        "of_traffic": stats.is_some_and(|stats| stats.traffic.is_some()),
+        "score": probe::score(route), "hops": route.hops().iter().map(hop).collect::<Vec<_>>(), "overlap": overlap,
         "path": estimate.is_some(), "chosen": one.1 == Verdict::Chosen, "verdict": verdict(one, all),
     })
 }
@@ -72,18 +72,18 @@ fn document(one: &Ranked, all: &[Ranked]) -> Value {
 fn text(ranked: &[Ranked]) -> String {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let rows = ranked.iter().map(|one| {
-        let (way, _) = one;
-        let estimate = way.estimate();
-        let hops = way.hops().len();
+        let (route, _) = one;
+        let estimate = route.estimate();
+        let hops = route.hops().len();
         vec![
-            way.interface.clone(),
-            way.local.to_string(),
-            or_none(way.relay.clone()),
-            way.remote.to_string(),
+            route.interface.clone(),
+            route.local.to_string(),
+            or_none(route.relay.clone()),
+            route.remote.to_string(),
             or_none(estimate.map(|(rtt, _)| format!("{:.3}", milliseconds(rtt)))),
             or_none(estimate.map(|(_, loss)| format!("{:.1}", loss * 100.0))),
             or_none((hops > 0).then(|| hops.to_string())),
-            or_none(ways::score(way).map(|score| format!("{score:.0}"))),
+            or_none(probe::score(route).map(|score| format!("{score:.0}"))),
             verdict(one, ranked),
         ]
     });
@@ -109,10 +109,10 @@ pub(super) fn unknown(text: String) -> Failure {
         .help("check the name, and that this host can look names up; an address does without that")
 }
 
-fn failure(error: &WaysError) -> Failure {
+fn failure(error: &ProbeError) -> Failure {
     match error {
-        WaysError::Name(_) | WaysError::Relay(_) => unknown(chain(error)),
-        WaysError::Interrupted => Failure::interrupted(chain(error)),
+        ProbeError::Name(_) | ProbeError::Relay(_) => unknown(chain(error)),
+        ProbeError::Interrupted => Failure::interrupted(chain(error)),
         _ => Failure::host(chain(error)),
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::failure::{Exit, Failure};
 use vmcc_agent::{Connection, HostStatus, Path, Program};
-use vmcc_host::taken::Taken;
-use vmcc_tunnel::live;
+use vmcc_host::cpu_steal::CpuSteal;
+use vmcc_tunnel::status;
 
 /// State of this host, with the connections of programs. A user who may not read the kernel's state sees only those, if there are any.
 pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Failure> {
-    let own = connections(live::programs());
+    let own = connections(status::programs());
     match status {
         Ok(mut status) => {
             status.connections.extend(own);
@@ -23,7 +23,7 @@ pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Fa
             agent: None,
             fallbacks: None,
             blackhole_timeout_s: None,
-            taken: Taken::now(),
+            taken: CpuSteal::now(),
         }),
     }
 }
@@ -39,16 +39,16 @@ pub(super) fn are_all(status: &HostStatus) -> bool {
     programs && !status.connections.is_empty() && status.algorithms.is_empty()
 }
 
-fn connections(programs: Vec<live::Program>) -> Vec<Connection> {
-    let of = |program: live::Program| {
+fn connections(programs: Vec<status::Program>) -> Vec<Connection> {
+    let of = |program: status::Program| {
         let known = Program { name: program.name, pid: program.pid };
         program.connections.into_iter().map(move |connection| self::connection(&known, connection))
     };
     programs.into_iter().flat_map(of).collect()
 }
 
-fn connection(program: &Program, connection: live::Connection) -> Connection {
-    let path = |path: live::Path| {
+fn connection(program: &Program, connection: status::Connection) -> Connection {
+    let path = |path: status::Path| {
         // Not the kernel's: no socket of it has a number like this.
         let numbers = [u64::from(program.pid), connection.number, u64::from(path.number)];
         let cookie = numbers.iter().fold(u64::MAX, |all, number| all.rotate_left(21) ^ number);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_program_s_connection_is_shown_as_the_kernel_s_are() {
-        let path = live::Path {
+        let path = status::Path {
             number: 1,
             local: "10.0.0.1:7".parse().unwrap(),
             remote: "10.0.0.2:8".parse().unwrap(),
@@ -112,8 +112,8 @@ mod tests {
             acked_bytes: 1000,
             received_bytes: 2000,
         };
-        let own = live::Connection { number: 5, algorithm: "lia".to_owned(), paths: vec![path] };
-        let program = |pid| live::Program {
+        let own = status::Connection { number: 5, algorithm: "lia".to_owned(), paths: vec![path] };
+        let program = |pid| status::Program {
             name: "proxy".to_owned(),
             pid,
             namespace: String::new(),

@@ -7,19 +7,19 @@ use crate::interrupt;
 use crate::ui::Ui;
 use std::sync::Arc;
 use vmcc_tunnel::keys::{self as stored, Identity};
-use vmcc_tunnel::proxy::{self, ClientJob, News, ProxyError, ServerJob};
+use vmcc_tunnel::proxy::{self, ClientJob, Event, ProxyError, ServerJob};
 
 pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     let folder = keys::folder(options.keys.as_deref())?;
     let named = keys::fingerprints(&options.peers)?;
-    let (identity, _) = Identity::load_or_make(&folder).map_err(|error| keys::failure(&error))?;
+    let (identity, _) = Identity::load_or_create(&folder).map_err(|error| keys::failure(&error))?;
     let mut peers = stored::peers(&folder).map_err(|error| keys::failure(&error))?;
     peers.extend(named);
     ui.note(&format!("this side shows {}", identity.fingerprint()));
     let qlog = super::qlog::open(options.qlog.as_deref(), ui)?;
     let stop = interrupt::listen()?;
     let metrics = options.metrics;
-    let tell = Arc::new(|news| say(&news));
+    let tell = Arc::new(|event| say(&event));
     let done = match (&options.listen, &options.server) {
         (Some(listen), _) => proxy::server(
             &ServerJob { listen: *listen, peers, identity, qlog: qlog.clone(), metrics },
@@ -28,7 +28,7 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
         ),
         (None, None) => return Err(Failure::usage("a proxy needs a server's side, or --listen to be one")),
         (None, Some(server)) => {
-            let usual = options.forwards.is_empty().then_some(proxy::USUAL_SOCKS);
+            let usual = options.forwards.is_empty().then_some(proxy::DEFAULT_SOCKS);
             let socks = options.socks.or(usual);
             let (server, locals, forwards) =
                 (server.clone(), options.locals.clone(), options.forwards.clone());
@@ -46,15 +46,17 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
 }
 
 /// On stderr, because it goes on.
-fn say(news: &News) {
-    let text = match news {
-        News::Listening(what, address) => format!("listening for {what} at {address}"),
-        News::Connected(address) => format!("connected with {address}"),
-        News::Single(address) => format!("{address} speaks no multipath QUIC: everything goes over one path"),
-        News::Lost(address, reason) => format!("no longer connected with {address}: {reason}"),
-        News::NoPath(attempt) => format!("no path from {attempt}"),
-        News::Unreachable(reason) => format!("not connected: {reason}"),
-        News::Full(programs) => format!(
+fn say(event: &Event) {
+    let text = match event {
+        Event::Listening(what, address) => format!("listening for {what} at {address}"),
+        Event::Connected(address) => format!("connected with {address}"),
+        Event::Single(address) => {
+            format!("{address} speaks no multipath QUIC: everything goes over one path")
+        }
+        Event::Lost(address, reason) => format!("no longer connected with {address}: {reason}"),
+        Event::NoPath(attempt) => format!("no path from {attempt}"),
+        Event::Unreachable(reason) => format!("not connected: {reason}"),
+        Event::Full(programs) => format!(
             "{programs} programs are connected, as many as there can be: others wait until one ends; `ss -tnp` lists who keeps connections open"
         ),
         _ => return,

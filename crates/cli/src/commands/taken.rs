@@ -1,13 +1,13 @@
 //! Processor time that this machine did not get, in words.
 
 use serde_json::Value;
-use vmcc_agent::{Taken, Throttled, Timeouts};
+use vmcc_agent::{CpuSteal, Throttled, Timeouts};
 
 /// More cgroups are only counted; `--json` has all.
 const MAX_CGROUPS: usize = 3;
 
 /// A line for each that there is anything to say of; `off` is what the agent noticed.
-pub(super) fn lines(taken: &Taken, off: &Value) -> Vec<String> {
+pub(super) fn lines(taken: &CpuSteal, off: &Value) -> Vec<String> {
     let steal = taken.steal_seconds.filter(|seconds| *seconds > 0.0);
     let mut lines: Vec<String> =
         self::off(off).map(|text| format!("this machine was {text}")).into_iter().collect();
@@ -22,7 +22,7 @@ pub(super) fn lines(taken: &Taken, off: &Value) -> Vec<String> {
 }
 
 /// For a line that has other things on it.
-pub(super) fn short(taken: &Taken, off: &Value) -> String {
+pub(super) fn short(taken: &CpuSteal, off: &Value) -> String {
     let cost = taken.timeouts.filter(|found| found.spurious > 0);
     let cost = cost.map(|found| format!("{} of {} timeouts for nothing", found.spurious, found.all));
     [self::off(off), cost].into_iter().flatten().map(|text| format!("; {text}")).collect()
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn what_never_happened_is_not_spoken_of() {
         let taken =
-            Taken { steal_seconds: Some(0.0), timeouts: Some(Timeouts::default()), ..Taken::default() };
+            CpuSteal { steal_seconds: Some(0.0), timeouts: Some(Timeouts::default()), ..CpuSteal::default() };
         assert_eq!(lines(&taken, &Value::Null), [""; 0]);
         assert_eq!(short(&taken, &json!({ "times": 0 })), "");
     }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn each_loss_of_time_has_its_line() {
         let cgroup = |n: u64| Throttled { cgroup: format!("pods/{n}"), periods: n, time_us: n * 100_000 };
-        let taken = Taken {
+        let taken = CpuSteal {
             steal_seconds: Some(2.5),
             throttled: (1..6).rev().map(cgroup).collect(),
             timeouts: Some(Timeouts { all: 14, spurious: 9, undone: 8, withheld: 2, probes: 30 }),

@@ -1,4 +1,4 @@
-//! The description of a network that engines lower.
+//! The description of a network from which engines build theirs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,8 +70,8 @@ pub struct Port {
 /// One direction of a cable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Name of its random draws, so that they do not depend on other parts; absent: its number.
-    pub draws: Option<String>,
+    /// Name of its random number stream, independent of other parts of the network; absent: its number.
+    pub rng_stream: Option<String>,
     /// The node whose port this is.
     pub from: NodeId,
     /// The node at the far end.
@@ -91,9 +91,9 @@ pub struct Path {
     pub links: Vec<LinkId>,
 }
 
-/// One way from a host to another and back.
+/// A route from one host to another, and the route back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct RoutePair {
     /// The named path that it takes, if any.
     pub path: Option<PathId>,
     /// Links of the data.
@@ -102,22 +102,28 @@ pub struct Way {
     pub reverse: Vec<LinkId>,
 }
 
-impl Way {
-    /// The same way, seen from the other end.
-    pub fn turned(self) -> Self {
+impl RoutePair {
+    /// The same pair, seen from the other end.
+    pub fn reversed(self) -> Self {
         Self { path: self.path, forward: self.reverse, reverse: self.forward }
     }
 }
 
 /// Routes of packets.
 pub trait Routes: fmt::Debug + Send + Sync {
-    /// The ways from one host to another; none if there are none. Where flows are spread by hash, `count` of them, each
+    /// The routes from one host to another; empty if there are none. Where flows are spread by hash, `count` of them, each
     /// choice taken from `draw`; elsewhere each that there is, once.
-    fn ways(&self, from: HostId, to: HostId, count: usize, draw: &mut dyn FnMut() -> u32) -> Vec<Way>;
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        count: usize,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair>;
 
     /// The links from one host to another without those that are down, each choice taken from `draw`. `None`: none is left, or
     /// routes are fixed.
-    fn around(
+    fn avoiding(
         &self,
         _from: HostId,
         _to: HostId,
@@ -127,37 +133,43 @@ pub trait Routes: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The way between a virtual machine and another host over one vNIC, when that is mapped to a NIC. `None`: nothing
+    /// The routes between a virtual machine and another host over one vNIC, when that is mapped to a NIC. `None`: nothing
     /// there can be moved.
-    fn over(&self, _vm: HostId, _vnic: usize, _nic: usize, _peer: HostId) -> Option<Way> {
+    fn via_nic(&self, _vm: HostId, _vnic: usize, _nic: usize, _peer: HostId) -> Option<RoutePair> {
         None
     }
 }
 
-/// A handful of ways between any two hosts.
+/// Explicit routes between pairs of hosts.
 #[derive(Debug, Clone, Default)]
-pub struct Table(pub BTreeMap<(HostId, HostId), Vec<Way>>);
+pub struct RouteTable(pub BTreeMap<(HostId, HostId), Vec<RoutePair>>);
 
-impl Table {
-    /// Adds a way and the same in the other direction.
-    pub fn add(&mut self, from: HostId, to: HostId, way: Way) {
-        self.0.entry((from, to)).or_default().push(way.clone());
-        self.0.entry((to, from)).or_default().push(way.turned());
+impl RouteTable {
+    /// Adds a pair of routes, and the same in the other direction.
+    pub fn add(&mut self, from: HostId, to: HostId, pair: RoutePair) {
+        self.0.entry((from, to)).or_default().push(pair.clone());
+        self.0.entry((to, from)).or_default().push(pair.reversed());
     }
 }
 
-impl Routes for Table {
-    fn ways(&self, from: HostId, to: HostId, _count: usize, _draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+impl Routes for RouteTable {
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        _count: usize,
+        _draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair> {
         self.0.get(&(from, to)).cloned().unwrap_or_default()
     }
 }
 
-/// A network without ways, while it is built.
+/// A network without routes, while it is built.
 #[derive(Debug, Clone, Copy)]
-pub struct NoWays;
+pub struct NoRoutes;
 
-impl Routes for NoWays {
-    fn ways(&self, _: HostId, _: HostId, _: usize, _: &mut dyn FnMut() -> u32) -> Vec<Way> {
+impl Routes for NoRoutes {
+    fn between(&self, _: HostId, _: HostId, _: usize, _: &mut dyn FnMut() -> u32) -> Vec<RoutePair> {
         Vec::new()
     }
 }
@@ -199,7 +211,7 @@ pub struct Network {
     pub base_rtt: Nanos,
     /// Its cut into parts. `None`: too small to gain from it.
     pub areas: Option<Areas>,
-    /// The ways between hosts.
+    /// The routes between hosts.
     pub routes: Arc<dyn Routes>,
     /// Time until routes follow a link that fails or comes back. `None`: they never do.
     pub reroute: Option<Nanos>,
@@ -243,7 +255,7 @@ impl Builder {
             paths: Vec::new(),
             base_rtt,
             areas: None,
-            routes: Arc::new(NoWays),
+            routes: Arc::new(NoRoutes),
             reroute: None,
         })
     }
@@ -280,7 +292,7 @@ impl Builder {
 
     /// Adds one direction.
     pub fn link(&mut self, from: NodeId, to: NodeId, port: PortId) -> LinkId {
-        self.push(Link { draws: None, from, to, port })
+        self.push(Link { rng_stream: None, from, to, port })
     }
 
     /// Adds both directions.
@@ -288,16 +300,16 @@ impl Builder {
         (self.link(a, b, port), self.link(b, a, port))
     }
 
-    /// Adds both directions; their random draws are called after `name`.
+    /// Adds both directions; their random number streams are named after `name`.
     pub fn named(
         &mut self,
         name: &str,
         (a, b): (NodeId, NodeId),
         ports: (PortId, PortId),
     ) -> (LinkId, LinkId) {
-        let draws = |way: &str| Some(format!("{name}/{way}"));
-        let there = self.push(Link { draws: draws("there"), from: a, to: b, port: ports.0 });
-        (there, self.push(Link { draws: draws("back"), from: b, to: a, port: ports.1 }))
+        let rng_stream = |direction: &str| Some(format!("{name}/{direction}"));
+        let there = self.push(Link { rng_stream: rng_stream("there"), from: a, to: b, port: ports.0 });
+        (there, self.push(Link { rng_stream: rng_stream("back"), from: b, to: a, port: ports.1 }))
     }
 
     fn push(&mut self, link: Link) -> LinkId {
@@ -336,7 +348,7 @@ impl Builder {
         self.0.areas = Some(areas);
     }
 
-    /// The network with its ways.
+    /// The network with its routes.
     pub fn finish(self, routes: impl Routes + 'static) -> Network {
         Network { routes: Arc::new(routes), ..self.0 }
     }

@@ -1,7 +1,7 @@
-//! A network, described once: what is joined to what, how fast, with which queues, and which ways lead where.
+//! A network, described once: what is joined to what, how fast, with which queues, and which routes join its hosts.
 //!
 //! A [`Topology`] is what a scenario says; each kind has one file in `kinds`. [`Topology::network`] gives the
-//! [`Network`]: nodes, links, named cables and paths, hosts, and the ways between them. Engines lower that and nothing
+//! [`Network`]: nodes, links, named cables and paths, hosts, and the routes between them. Engines build from that and nothing
 //! else: the simulator into its ports and source routes, the lab into namespaces and routing rules.
 //!
 //! ```
@@ -10,9 +10,9 @@
 //! let text = r#"{ "kind": "dumbbell", "pairs": 2, "rate": "1gbit", "delay": "1ms" }"#;
 //! let topology: Topology = serde_json::from_str(text)?;
 //! let network = topology.network();
-//! let ways = network.routes.ways(HostId(0), HostId(3), 1, &mut || 0);
-//! let over: Vec<&str> = ways[0].forward.iter().map(|link| network.cable_of(*link)).collect();
-//! assert_eq!(over, ["left0", "bottleneck", "right1"]);
+//! let pairs = network.routes.between(HostId(0), HostId(3), 1, &mut || 0);
+//! let cables: Vec<&str> = pairs[0].forward.iter().map(|link| network.cable_of(*link)).collect();
+//! assert_eq!(cables, ["left0", "bottleneck", "right1"]);
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
@@ -26,8 +26,8 @@ mod settings;
 mod tests;
 
 pub use describe::{
-    Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NoWays, NodeId, Path, PathId, Port,
-    PortId, Routes, Table, Way,
+    Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NoRoutes, NodeId, Path, PathId,
+    Port, PortId, RoutePair, RouteTable, Routes,
 };
 pub use kinds::*;
 pub use port::{Loss, Queue};

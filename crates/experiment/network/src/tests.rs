@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Area, HostId, LinkId, Network, NodeId, Topology, Way};
+use crate::{Area, HostId, LinkId, Network, NodeId, RoutePair, Topology};
 
 const KINDS: [&str; 12] = [
     r#"{"kind":"parallel-paths","paths":3,"rate":"1gbit","delay":"1us"}"#,
@@ -78,12 +78,15 @@ fn every_way_joins_its_hosts_there_and_back() {
                 n += 7;
                 n
             };
-            let ways = if from == to { Vec::new() } else { network.routes.ways(from, to, 3, &mut draw) };
+            let pairs = if from == to { Vec::new() } else { network.routes.between(from, to, 3, &mut draw) };
             let sender = topology.as_kind().ends().senders.contains(&from.index());
             let receiver = topology.as_kind().ends().receivers.contains(&to.index());
-            assert!(from == to || !(sender && receiver) || !ways.is_empty(), "{topology:?}: {from:?} {to:?}");
+            assert!(
+                from == to || !(sender && receiver) || !pairs.is_empty(),
+                "{topology:?}: {from:?} {to:?}"
+            );
             let node = |host: HostId| network.hosts[host.index()].node;
-            for Way { forward, reverse, .. } in &ways {
+            for RoutePair { forward, reverse, .. } in &pairs {
                 joins(&network, forward, node(from), node(to));
                 joins(&network, reverse, node(to), node(from));
             }
@@ -120,9 +123,9 @@ fn a_graph_spreads_flows_over_its_shortest_paths_only() {
         n += 1;
         n / 2
     };
-    let ways = network.routes.ways(HostId(0), HostId(1), 8, &mut draw);
-    assert!(ways.iter().all(|way| way.forward.len() == 3 && way.reverse.len() == 3));
-    assert_eq!(ways.iter().map(|way| way.forward.clone()).collect::<BTreeSet<_>>().len(), 2);
+    let pairs = network.routes.between(HostId(0), HostId(1), 8, &mut draw);
+    assert!(pairs.iter().all(|pair| pair.forward.len() == 3 && pair.reverse.len() == 3));
+    assert_eq!(pairs.iter().map(|pair| pair.forward.clone()).collect::<BTreeSet<_>>().len(), 2);
 }
 
 #[test]

@@ -24,13 +24,13 @@ pub enum Checked {
     /// This kernel lacks something, or refuses.
     Unsupported(LoadError),
     /// The name is taken, which says nothing about the kernel.
-    Taken(LoadError),
+    NameInUse(LoadError),
 }
 
 /// Loads `algorithm` and sends under it. Needs root.
 pub fn check(algorithm: Algorithm) -> Checked {
     match Loaded::load(algorithm, &Params::defaults(algorithm)) {
-        Err(error @ LoadError::AlreadyRegistered { .. }) => Checked::Taken(error),
+        Err(error @ LoadError::AlreadyRegistered { .. }) => Checked::NameInUse(error),
         Err(error) => Checked::Unsupported(error),
         Ok(loaded) => carry(loaded.kernel_name()).unwrap_or_else(Checked::Failed),
     }

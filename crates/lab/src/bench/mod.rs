@@ -5,18 +5,18 @@
 //! |---|---|
 //! | [`algorithms`] | nanoseconds per callback, goodput beside the kernel's own Reno |
 //! | [`port`] | how exact rates and shares of a port are, what it costs per packet |
-//! | [`Crowd`] | many connections that are open |
+//! | [`IdleConnections`] | many connections that are open |
 //! | [`check`](check()) | whether an algorithm loads and carries a transfer whole |
 
 mod check;
-mod crowd;
 mod flood;
+mod idle_connections;
 mod pair;
 pub mod port;
 mod transfer;
 
 pub use check::{Checked, check};
-pub use crowd::Crowd;
+pub use idle_connections::IdleConnections;
 
 use pair::Pair;
 use std::time::Duration;

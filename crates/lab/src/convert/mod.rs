@@ -8,7 +8,7 @@ mod traffic;
 pub(crate) mod tests;
 
 use crate::Error;
-use crate::spec::{Cut, LabSpec, Lengths, Machines, Path, Remap, Sleep, Throttle};
+use crate::spec::{Cut, Deschedule, LabSpec, Lengths, Machines, Path, Remap, Throttle};
 use std::collections::BTreeSet;
 use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::model::{DescheduleEvent, Event, EventKind, First, Host, Protocol, Traffic};
@@ -153,7 +153,7 @@ fn throttles(scenario: &Scenario, hosts: &[String]) -> Vec<Throttle> {
 }
 
 /// Hosts whose processors are taken away. What they find when they run again is their kernel's own business.
-fn sleeps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Sleep>, Error> {
+fn sleeps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Deschedule>, Error> {
     let mut sleeps = Vec::new();
     for event in &scenario.event {
         let EventKind::Deschedule(e) = &event.kind else { continue };
@@ -169,7 +169,7 @@ fn sleeps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Sleep>, Error> {
         // Validation knows the hosts.
         if let Some(host) = hosts.iter().position(|host| *host == e.host) {
             let until = e.until.unwrap_or(scenario.duration).min(scenario.duration);
-            sleeps.push(Sleep { host, at: event.at, until, lengths: lengths(e) });
+            sleeps.push(Deschedule { host, at: event.at, until, lengths: lengths(e) });
         }
     }
     Ok(sleeps)

@@ -5,12 +5,12 @@ use crate::Error;
 use crate::spec::{Direction, Layout, OfPaths, Path, Routed, RoutedLink, Shape, Sharing, VirtualHost, Wire};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use vmcc_network::{HostId, LinkId, LinkSettings, Network, Topology, Way};
+use vmcc_network::{HostId, LinkId, LinkSettings, Network, RoutePair, Topology};
 use vmcc_scenario::model;
 use vmcc_scenario::model::{Discipline, Loss, Marking, Share};
 use vmcc_units::Nanos;
 
-/// Pairs of hosts that send, and how many ways each wants where flows are spread by hash.
+/// Pairs of hosts that send, and how many routes each wants where flows are spread by hash.
 pub(super) type Pairs = BTreeMap<(usize, usize), u32>;
 
 pub(super) fn convert(topology: &Topology, pairs: &Pairs) -> Result<(Layout, Vec<Path>), Error> {
@@ -113,7 +113,7 @@ fn nic_shape(t: &model::VirtualHost, nic: &LinkSettings) -> Result<Option<Shape>
     shape(nic, "topology.path_marking").map(Some)
 }
 
-/// Hosts and switches that route. What the number of a pair's ways comes from is called `lanes_key`.
+/// Hosts and switches that route. What the number of a pair's routes comes from is called `lanes_key`.
 fn routed(network: &Network, pairs: &Pairs, lanes_key: &'static str) -> Result<(Layout, Vec<Path>), Error> {
     let name = |host: &vmcc_network::Host| host.node.index();
     let links = (0..).map(LinkId).take(network.links.len());
@@ -123,7 +123,7 @@ fn routed(network: &Network, pairs: &Pairs, lanes_key: &'static str) -> Result<(
         node_of_host: network.hosts.iter().map(name).collect(),
         links: links.map(|link| routed_link(network, link, &uses)).collect::<Result<_, _>>()?,
         lanes_key,
-        ways: ways(network, pairs)?,
+        routes: routes(network, pairs)?,
     };
     // What they do to packets is their links' business.
     let none = Direction { shape: None, wire: Wire::default() };
@@ -172,12 +172,12 @@ fn routed_link(network: &Network, id: LinkId, uses: &Uses<'_>) -> Result<RoutedL
     })
 }
 
-/// The ways of each pair of hosts, in both directions. Choices by hash depend on the hosts alone, as those of a
+/// The routes of each pair of hosts, in both directions. Choices by hash depend on the hosts alone, as those of a
 /// switch that looks at addresses.
-fn ways(network: &Network, pairs: &Pairs) -> Result<BTreeMap<(usize, usize), Vec<Way>>, Error> {
-    let mut ways = BTreeMap::new();
+fn routes(network: &Network, pairs: &Pairs) -> Result<BTreeMap<(usize, usize), Vec<RoutePair>>, Error> {
+    let mut routes = BTreeMap::new();
     for (&(from, to), &count) in pairs {
-        if ways.contains_key(&(from, to)) {
+        if routes.contains_key(&(from, to)) {
             continue;
         }
         let host = |host: usize| HostId(u32::try_from(host).unwrap_or(u32::MAX));
@@ -189,13 +189,13 @@ fn ways(network: &Network, pairs: &Pairs) -> Result<BTreeMap<(usize, usize), Vec
             (network.host_name(host(from)), network.host_name(host(to)), number).hash(&mut hasher);
             hasher.finish() as u32
         };
-        let found = network.routes.ways(host(from), host(to), count.max(back) as usize, &mut draw);
+        let found = network.routes.between(host(from), host(to), count.max(back) as usize, &mut draw);
         if found.is_empty() {
             let (from, to) = (network.host_name(host(from)), network.host_name(host(to)));
             return Err(Error::spec("traffic", format!("there is no path from {from} to {to}")));
         }
-        ways.insert((to, from), found.iter().cloned().map(Way::turned).collect());
-        ways.insert((from, to), found);
+        routes.insert((to, from), found.iter().cloned().map(RoutePair::reversed).collect());
+        routes.insert((from, to), found);
     }
-    Ok(ways)
+    Ok(routes)
 }

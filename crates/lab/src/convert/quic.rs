@@ -9,7 +9,7 @@ use vmcc_cc::Params;
 use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{AckPath, Coupling, Protocol, Traffic, TrafficKind};
-use vmcc_tunnel::load::{Acks, Settings};
+use vmcc_tunnel::traffic_gen::{AckPolicy, Settings};
 
 /// Bytes of IPv4 and UDP before each datagram.
 const HEADERS_BYTES: u64 = 28;
@@ -73,9 +73,9 @@ fn settings(
         min_paths: host.min_paths.unwrap_or(MIN_PATHS),
         scheduler: name_of(common.scheduler.unwrap_or(host.scheduler), &key("scheduler"))?,
         ack_path: match common.ack_path.unwrap_or(host.ack_path) {
-            AckPath::Own => Acks::Own,
-            AckPath::Best => Acks::Best,
-            AckPath::Fixed => Acks::First,
+            AckPath::Own => AckPolicy::Own,
+            AckPath::Best => AckPolicy::Best,
+            AckPath::Fixed => AckPolicy::First,
         },
         ecn: common.ecn.or(host.ecn).unwrap_or(algorithm.info().needs_ecn),
         max_ack_delay: host.delayed_ack.to_duration(),
@@ -99,7 +99,7 @@ mod tests {
     use crate::convert::tests::of_text;
     use crate::spec::{Cc, LabSpec, Quic};
     use crate::{Error, ErrorKind};
-    use vmcc_tunnel::load::Acks;
+    use vmcc_tunnel::traffic_gen::AckPolicy;
     use vmcc_units::Nanos;
 
     fn spec(more: &str) -> Result<LabSpec, Error> {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_programs_of_ours_choose_is_theirs() {
         let settings = quic("scheduler='blest'\nack_path='fixed'\ncc='dctcp'").settings;
-        assert_eq!((settings.scheduler.as_str(), settings.ack_path), ("blest", Acks::First));
+        assert_eq!((settings.scheduler.as_str(), settings.ack_path), ("blest", AckPolicy::First));
         assert_eq!((settings.algorithm.as_str(), settings.ecn, settings.datagram), ("dctcp", true, 1472));
         assert!(!quic("").settings.ecn);
         assert_eq!(

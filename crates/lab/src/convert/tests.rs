@@ -155,7 +155,7 @@ fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
 #[test]
 fn a_vm_behind_a_virtual_switch_may_be_a_virtual_machine() {
     let specs = convert("examples/virtual-machine", &[]).unwrap();
-    assert!(specs.iter().all(|spec| spec.machines.hosts.len() == 1 && !spec.cables_impair()));
+    assert!(specs.iter().all(|spec| spec.machines.hosts.len() == 1 && !spec.userspace_links_impair()));
     let asked = convert("examples/virtual-machine-objects", &[]).unwrap();
     assert!(
         asked

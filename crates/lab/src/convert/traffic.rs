@@ -16,13 +16,13 @@ use vmcc_scenario::sizes::Sizes;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// iperf3's `MAX_BLOCKSIZE`.
-const LONGEST_WRITE: Bytes = Bytes::new(1 << 20);
+const MAX_WRITE_SIZE: Bytes = Bytes::new(1 << 20);
 /// Number of objects in a cache: one for each five hundredth of the size distribution.
 const OBJECTS: usize = 500;
 /// Several times what lies between two looks at the kernel's sockets.
 const LINGER: Nanos = Nanos::from_millis(50);
 /// curl's upload buffer.
-const CURLS_WRITE: Bytes = Bytes::new(64 << 10);
+const CURL_WRITE_SIZE: Bytes = Bytes::new(64 << 10);
 /// More bursts than a run takes programs; the run's own check says so.
 const MAX_TURNS: usize = 1_000;
 
@@ -80,9 +80,9 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
             Ok((Job::Bulk { writes_at: writes_at(traffic, &key("write_chunk"))? }, bulk.connections))
         }
         TrafficKind::Sized(Sized { write_rate: Some(_), write_chunk: Some(chunk), .. })
-            if *chunk != CURLS_WRITE =>
+            if *chunk != CURL_WRITE_SIZE =>
         {
-            refuse(key("write_chunk"), format!("curl writes {CURLS_WRITE} at a time, not {chunk}"))
+            refuse(key("write_chunk"), format!("curl writes {CURL_WRITE_SIZE} at a time, not {chunk}"))
         }
         TrafficKind::Sized(sized) if traffic.common.class > 0 => refuse(
             key("class"),
@@ -267,8 +267,8 @@ fn common(
 /// iperf3's `--bitrate` and `--length`.
 fn writes_at(traffic: &Traffic, chunk_key: &str) -> Result<Option<(BitsPerSec, Bytes)>, Error> {
     match traffic.kind.writes_at() {
-        Some((_, chunk)) if chunk > LONGEST_WRITE => {
-            refuse(chunk_key, format!("iperf3 writes at most {LONGEST_WRITE} at a time"))
+        Some((_, chunk)) if chunk > MAX_WRITE_SIZE => {
+            refuse(chunk_key, format!("iperf3 writes at most {MAX_WRITE_SIZE} at a time"))
         }
         writes_at => Ok(writes_at),
     }

@@ -1,9 +1,9 @@
 //! Checks of this host for the kernel engine and for guests.
 
-use crate::energy::{POWERCAP, Rapl, Unread};
+use crate::energy::{EnergyError, POWERCAP, Rapl};
 use crate::engine::Unusable;
 use crate::guest;
-use crate::instructions::{self, Uncounted};
+use crate::instructions::{self, CounterError};
 use crate::process::is_installed;
 use crate::{Cc, LabSpec, Transport};
 use std::path::Path;
@@ -61,7 +61,7 @@ fn energy() -> Check {
         ok: unread.is_none(),
         unknown: false,
         reason: unread.as_ref().map(ToString::to_string),
-        remedy: unread.as_ref().and_then(Unread::remedy).map(str::to_owned),
+        remedy: unread.as_ref().and_then(EnergyError::remedy).map(str::to_owned),
     }
 }
 
@@ -72,9 +72,9 @@ fn counted_instructions() -> Check {
         name: "instructions".to_owned(),
         purpose: "counting instructions, a proxy for energy",
         ok: uncounted.is_none(),
-        unknown: uncounted.as_ref().is_some_and(Uncounted::is_unknown),
+        unknown: uncounted.as_ref().is_some_and(CounterError::is_unknown),
         reason: uncounted.as_ref().map(ToString::to_string),
-        remedy: uncounted.as_ref().and_then(Uncounted::remedy).map(str::to_owned),
+        remedy: uncounted.as_ref().and_then(CounterError::remedy).map(str::to_owned),
     }
 }
 

@@ -3,7 +3,7 @@
 //! One guest serves all runs. It runs [`worker`](super::worker()) with a directory that it shares with the host; a run is
 //! a file `<n>.job` there, answered by `<n>.progress` now and then and `<n>.answer` at the end.
 
-use crate::engine::worker::{Answer, Job, POLL, QUIT, place, take};
+use crate::engine::worker::{Answer, Job, POLL_INTERVAL, QUIT, place, take};
 use crate::engine::{GuestRunError, OVERHEAD, checks, specs};
 use crate::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage};
 use crate::{Error, LabSpec};
@@ -147,7 +147,7 @@ impl Worker {
             if self.guest.as_ref().is_none_or(JoinHandle::is_finished) {
                 return Err(self.ended());
             }
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::engine::{OVERHEAD, WorkerProgram, checks, fraction, off_somewhere, specs};
 use crate::guest::{self, KernelImage};
-use crate::machine::{Machine, cards};
+use crate::vm::{VirtualMachine, cards};
 use crate::{Control, Error, LabSpec, Programs};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +28,7 @@ struct Machines {
     kernel: KernelImage,
     worker: WorkerProgram,
     time_limit: Duration,
-    running: Mutex<Option<Machine>>,
+    running: Mutex<Option<VirtualMachine>>,
 }
 
 impl Kernel {
@@ -123,7 +123,7 @@ impl Machines {
         }
         let mut machine = match before {
             Some(machine) => machine,
-            None => Machine::start(&self.kernel, self.cards, &self.worker, self.time_limit)?,
+            None => VirtualMachine::start(&self.kernel, self.cards, &self.worker, self.time_limit)?,
         };
         let (programs, attached) = (Programs::default(), Some((&mut machine, case)));
         let mut control = Control { cancel: stop, progress, programs, machine: attached };

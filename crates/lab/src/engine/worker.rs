@@ -16,9 +16,9 @@ use vmcc_results::RunOutput;
 use vmcc_scenario::ResolvedCase;
 
 /// Interval at which both sides poll for files.
-pub(super) const POLL: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest that a worker waits for its next run before it gives up on the host.
-const IDLE_LIMIT: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) const QUIT: &str = "quit";
 
 /// One run.
@@ -65,12 +65,12 @@ pub fn worker(directory: &Path) -> Result<(), Error> {
     let mut waiting = Instant::now();
     for number in 0_u32.. {
         let job: Job = loop {
-            if directory.join(QUIT).exists() || waiting.elapsed() > IDLE_LIMIT {
+            if directory.join(QUIT).exists() || waiting.elapsed() > IDLE_TIMEOUT {
                 return Ok(());
             }
             match take(directory, &format!("{number}.job")) {
                 Some(job) => break job,
-                None => thread::sleep(POLL),
+                None => thread::sleep(POLL_INTERVAL),
             }
         };
         let answer = answer(directory, number, &job);

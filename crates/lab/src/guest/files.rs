@@ -4,7 +4,7 @@
 //! Two virtiofsd exist: the one written in C that QEMU shipped until version 7, and its successor in Rust.
 //! Without root both run in a user namespace that maps the caller to root.
 
-use super::machine::{dies_with_parent, find, log_file};
+use super::qemu::{dies_with_parent, find, log_file};
 use super::{GuestError, Job};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Paths of virtiofsd in distributions, outside PATH.
-const PLACES: [&str; 3] = ["/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd"];
+const VIRTIOFSD_PATHS: [&str; 3] =
+    ["/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd"];
 /// Timeout for virtiofsd to listen, on a machine that has hardly any time for it.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills it.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct FileServer {
 impl FileServer {
     pub(super) fn start(job: &Job, shared_dir: Option<&Path>) -> Result<Self, GuestError> {
         let bwrap = find("bwrap", &[]).ok_or(GuestError::ProgramMissing { program: "bwrap (bubblewrap)" })?;
-        let virtiofsd = find("virtiofsd", &PLACES);
+        let virtiofsd = find("virtiofsd", &VIRTIOFSD_PATHS);
         let virtiofsd = virtiofsd.ok_or(GuestError::ProgramMissing { program: "virtiofsd" })?;
         let socket = job.dir().join("files.socket");
         let log_path = job.dir().join("virtiofsd.log");
@@ -61,10 +62,10 @@ impl FileServer {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return Err(fails("it ended at once"));
             }
-            if started.elapsed() > START_LIMIT {
+            if started.elapsed() > START_TIMEOUT {
                 return Err(fails("it does not listen"));
             }
-            std::thread::sleep(super::POLL);
+            std::thread::sleep(super::POLL_INTERVAL);
         }
         Ok(())
     }

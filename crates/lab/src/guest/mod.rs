@@ -21,8 +21,8 @@ mod error;
 mod files;
 mod job;
 mod kernels;
-mod machine;
 mod power;
+mod qemu;
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -32,21 +32,21 @@ use std::time::{Duration, Instant};
 
 pub use error::GuestError;
 pub use kernels::{KernelImage, kernel, kernels, newest_kernel};
-pub use power::{Power, Turn};
+pub use power::{DutyCycle, Power};
 
 use job::Job;
 pub(crate) use job::PATH;
-use machine::Machine;
+use qemu::Qemu;
 
 /// Timeout from the start of QEMU to the start of the program, emulated on a busy machine. Time spent waiting for a processor
 /// of the host is not counted: at idle priority nothing would boot beside a compilation.
-const BOOT_LIMIT_EMULATED: Duration = Duration::from_secs(120);
+const BOOT_TIMEOUT_EMULATED: Duration = Duration::from_secs(120);
 /// The same with KVM, which boots in about two seconds or, where it is broken, hangs.
-const BOOT_LIMIT_KVM: Duration = Duration::from_secs(10);
+const BOOT_TIMEOUT_KVM: Duration = Duration::from_secs(10);
 /// Timeout for a guest whose program has ended to power off; then it is killed.
-const POWER_OFF_LIMIT: Duration = Duration::from_secs(5);
+const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(5);
 /// Poll interval of a running guest.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Cause of a failed boot if QEMU ended by itself.
 const CRASHED: &str = "the guest ended before it ran the program";
@@ -182,7 +182,7 @@ impl Guest {
         let may_try_kvm = match self.options.accel {
             Some(Accel::Emulation) => false,
             Some(other) => return self.boot_and_run(other, kernel, &command, sink),
-            None => machine::kvm_is_offered() && !KVM_FAILED.load(Ordering::Relaxed),
+            None => qemu::kvm_is_offered() && !KVM_FAILED.load(Ordering::Relaxed),
         };
         if may_try_kvm {
             match self.boot_and_run(Accel::Kvm, kernel, &command, sink) {
@@ -231,10 +231,10 @@ impl Guest {
     ) -> Result<GuestOutput, GuestError> {
         let mut job = Job::create(kernel, command, &self.options)?;
         let started = Instant::now();
-        let mut machine = Machine::start(kernel, &job, &self.options, accel)?;
+        let mut machine = Qemu::start(kernel, &job, &self.options, accel)?;
         let boot_limit = match accel {
-            Accel::Kvm => BOOT_LIMIT_KVM,
-            Accel::Emulation => BOOT_LIMIT_EMULATED,
+            Accel::Kvm => BOOT_TIMEOUT_KVM,
+            Accel::Emulation => BOOT_TIMEOUT_EMULATED,
             // May run when nothing else does: how long that takes says nothing.
             Accel::Counted => self.options.time_limit,
         };
@@ -259,7 +259,7 @@ impl Guest {
                 let cause = format!("it did not run the program within {limit_s} s");
                 return Err(fails_to_boot(&job, cause));
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         };
 
         let mut exited: Option<(i32, Instant)> = None;
@@ -271,7 +271,7 @@ impl Guest {
                 exited = Some((code, Instant::now()));
             }
             match exited {
-                Some((exit_code, since)) if ended || since.elapsed() > POWER_OFF_LIMIT => {
+                Some((exit_code, since)) if ended || since.elapsed() > POWER_OFF_TIMEOUT => {
                     let (stdout, stderr) = job.into_output();
                     return Ok(GuestOutput { exit_code, stdout, stderr, accel, boot_time });
                 }
@@ -288,7 +288,7 @@ impl Guest {
                         console: job.diagnosis(),
                     });
                 }
-                _ => std::thread::sleep(POLL),
+                _ => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }

@@ -21,9 +21,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default)]
 pub struct Power(Arc<Mutex<Option<Pid>>>);
 
-/// A turn of a guest: how long it runs, and how long it does not.
+/// Duty cycle of a guest: how long it runs, and how long it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct DutyCycle {
     /// Time that it runs.
     pub on: Duration,
     /// Time that it is then stopped.
@@ -37,7 +37,7 @@ impl Power {
     pub fn deschedule(
         &self,
         begin: Instant,
-        turns: impl IntoIterator<Item = Turn>,
+        turns: impl IntoIterator<Item = DutyCycle>,
         enough: &AtomicBool,
     ) -> Vec<Duration> {
         let mut at = begin;
@@ -130,7 +130,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
         let (power, enough) = (Power::default(), AtomicBool::new(false));
         power.begins(child.id());
-        let turn = Turn { on: Duration::from_millis(5), off: Duration::from_millis(40) };
+        let turn = DutyCycle { on: Duration::from_millis(5), off: Duration::from_millis(40) };
         let (times, stopped) = thread::scope(|scope| {
             let turns = scope.spawn(|| power.deschedule(Instant::now(), vec![turn; 4], &enough));
             let mut stopped = false;

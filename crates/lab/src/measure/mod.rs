@@ -4,7 +4,7 @@
 mod observe;
 
 use crate::Error;
-use crate::run::{Absent, Observed};
+use crate::run::{Descheduled, Observed};
 use crate::sampler::{Delivery, Point, Stream, Track};
 use crate::spec::{Cc, Flow, Job, LabSpec, Transport};
 use crate::workload::Connection;
@@ -57,10 +57,10 @@ pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, E
 }
 
 /// From this share of its time on a virtual machine's processor may be what limits its connections.
-const OVERLOADED: f64 = 0.9;
+const OVERLOAD_SHARE: f64 = 0.9;
 
-fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
-    (absent.busy > OVERLOADED).then(|| {
+fn overloaded(spec: &LabSpec, absent: &Descheduled) -> Option<String> {
+    (absent.busy > OVERLOAD_SHARE).then(|| {
         format!(
             "the virtual machine {} used a processor for {:.0} % of the time for which it was not stopped: that may be what \
              limits its connections; lower their rate",
@@ -71,17 +71,17 @@ fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
 }
 
 /// Of the host's processors; with less, programs and the kernel wait for each other.
-const LEAST_IDLE: f64 = 0.15;
+const MIN_IDLE_SHARE: f64 = 0.15;
 /// Warning of runs that had to wait for the host's processors.
 pub const TOO_BUSY: &str = "in some runs the host's processors were idle for less than 15 % of the time: a kernel that has to wait \
                         carries less and answers later, whatever the congestion control; repeat it on an idle machine, or at \
                         lower rates, before you compare";
 
-/// True if the idle share of `cpus` processors in the run's window was below `LEAST_IDLE`. `busy_s`: their busy seconds in it, of all
+/// True if the idle share of `cpus` processors in the run's window was below `MIN_IDLE_SHARE`. `busy_s`: their busy seconds in it, of all
 /// processes.
 fn is_busy(spec: &LabSpec, busy_s: f64, cpus: usize) -> bool {
     let window = spec.duration.to_duration().saturating_sub(spec.warmup.to_duration());
-    busy_s > (1.0 - LEAST_IDLE) * window.as_secs_f64() * cpus as f64
+    busy_s > (1.0 - MIN_IDLE_SHARE) * window.as_secs_f64() * cpus as f64
 }
 
 /// Brings together each connection of the reports and its sockets. The port that connected, in a report, names the first

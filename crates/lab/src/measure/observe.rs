@@ -2,7 +2,7 @@
 
 use super::Transferred;
 use crate::ports::PortRecord;
-use crate::run::{Absent, Observed as Seen};
+use crate::run::{Descheduled, Observed as Seen};
 use crate::sampler::{ClassPoint, Fates, Point, Track};
 use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
 use crate::workload::{Fetched, Report, Request};
@@ -64,7 +64,7 @@ fn responses(transfers: &[Transferred<'_>]) -> Vec<Response> {
 }
 
 /// Times off of a virtual machine: those that it noticed, and those for which it was stopped.
-fn off(spec: &LabSpec, absent: &Absent) -> Off {
+fn off(spec: &LabSpec, absent: &Descheduled) -> Off {
     let lengths_us = absent.noticed_us.iter().map(|(_, length)| *length);
     let stopped =
         histogram(absent.stopped.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));

@@ -2,11 +2,11 @@
 
 use super::LOOK_AT;
 use crate::Error;
-use crate::machine::Left;
 use crate::process::Ended;
 use crate::registry::Record;
 use crate::spec::LabSpec;
 use crate::topology::Topology;
+use crate::vm::ClientExit;
 use crate::workload::{self, End, Programs, Report};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(super) struct Elsewhere {
     /// Time at which its server was signalled to end, after the run's start.
     told: Option<Duration>,
     server: Option<Ended>,
-    pub(super) client: Option<Left>,
+    pub(super) client: Option<ClientExit>,
 }
 
 /// A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
@@ -147,7 +147,8 @@ impl Running {
                 self.server.end()?;
             }
         }
-        let waits = |client: &Left| client.at_end && flow.begins_the_run() && self.elsewhere.server.is_none();
+        let waits =
+            |client: &ClientExit| client.at_end && flow.begins_the_run() && self.elsewhere.server.is_none();
         match self.elsewhere.client.take_if(|client| self.report.is_none() && !waits(client)) {
             Some(client) => self.take_from(&client, spec, programs),
             None => Ok(()),
@@ -155,7 +156,7 @@ impl Running {
     }
 
     /// Takes the results of its client that ran in a virtual machine.
-    fn take_from(&mut self, client: &Left, spec: &LabSpec, programs: &Programs) -> Result<(), Error> {
+    fn take_from(&mut self, client: &ClientExit, spec: &LabSpec, programs: &Programs) -> Result<(), Error> {
         let ended = Ended {
             status: ExitStatus::from_raw(client.status),
             stdout: client.stdout.clone().into_bytes(),

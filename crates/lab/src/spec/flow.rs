@@ -5,24 +5,24 @@ use crate::process::MAX_OUTPUT_BYTES;
 use crate::workload::{HEADERS_BYTES, NUMBER_BYTES, Probing};
 use vmcc_cc::Params;
 use vmcc_scenario::model::ObjectProgram;
-use vmcc_tunnel::load::Settings;
+use vmcc_tunnel::traffic_gen::Settings;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// The shortest time limit that curl has.
-const SHORTEST: Nanos = Nanos::from_millis(1);
+const MIN_DURATION: Nanos = Nanos::from_millis(1);
 /// With the 16 bytes that iperf3 writes into each.
-const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
+const MIN_DATAGRAM_SIZE: Bytes = Bytes::new(44);
 
 /// memcached's largest, with its key.
-const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
+const MAX_OBJECT_SIZE: Bytes = Bytes::new(1_000_000);
 /// Below the limit of a program's output, which is kept whole and read at once.
-const LARGEST_CHUNK: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
+const MAX_CHUNK_SIZE: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
 /// Each is a process.
 const MAX_CHUNKS: u32 = 256;
 /// A thread of ours sends them.
-const SHORTEST_INTERVAL: Nanos = Nanos::from_micros(200);
+const MIN_PROBE_INTERVAL: Nanos = Nanos::from_micros(200);
 /// Without fragments.
-const LARGEST_PROBE: Bytes = Bytes::new(1_500);
+const MAX_PROBE_SIZE: Bytes = Bytes::new(1_500);
 /// Each is a thread of the lab's for as long as it lasts.
 const MAX_PER_SECOND: f64 = 5_000.0;
 
@@ -242,14 +242,14 @@ impl Job {
 
 impl Probing {
     fn check(&self, key: impl Fn(&str) -> String) -> Result<(), Error> {
-        if self.interval < SHORTEST_INTERVAL {
-            let problem = format!("a probe each {}; {SHORTEST_INTERVAL} is the least", self.interval);
+        if self.interval < MIN_PROBE_INTERVAL {
+            let problem = format!("a probe each {}; {MIN_PROBE_INTERVAL} is the least", self.interval);
             return Err(Error::not_expressible(key("interval"), problem));
         }
         let smallest = Bytes::new(HEADERS_BYTES + NUMBER_BYTES as u64);
         for (name, size) in [("packet", self.packet), ("reply", self.reply)] {
-            if size < smallest || size > LARGEST_PROBE {
-                let problem = format!("{size}; {smallest} to {LARGEST_PROBE} is what probes have");
+            if size < smallest || size > MAX_PROBE_SIZE {
+                let problem = format!("{size}; {smallest} to {MAX_PROBE_SIZE} is what probes have");
                 return Err(Error::not_expressible(key(name), problem));
             }
         }
@@ -262,10 +262,10 @@ impl Flow {
     pub(crate) fn check_job(&self) -> Result<(), Error> {
         let key = |key: &str| format!("traffic[{}].{key}", self.label);
         match &self.job {
-            Job::Objects { sizes, .. } if sizes.iter().any(|size| *size > LARGEST_OBJECT) => {
+            Job::Objects { sizes, .. } if sizes.iter().any(|size| *size > MAX_OBJECT_SIZE) => {
                 Err(Error::not_expressible(
                     key("sizes"),
-                    format!("what is fetched holds objects of at most {LARGEST_OBJECT}"),
+                    format!("what is fetched holds objects of at most {MAX_OBJECT_SIZE}"),
                 ))
             }
             Job::Objects { per_second, .. } if !(0.0..=MAX_PER_SECOND).contains(per_second) => {
@@ -274,9 +274,9 @@ impl Flow {
                     format!("{per_second:.0} fetches per second; at most {MAX_PER_SECOND} are possible"),
                 ))
             }
-            Job::Chunks { size } if *size > LARGEST_CHUNK => Err(Error::not_expressible(
+            Job::Chunks { size } if *size > MAX_CHUNK_SIZE => Err(Error::not_expressible(
                 key("size"),
-                format!("{size}; what is read from the file system is at most {LARGEST_CHUNK} each"),
+                format!("{size}; what is read from the file system is at most {MAX_CHUNK_SIZE} each"),
             )),
             Job::Chunks { .. } if self.connections > MAX_CHUNKS => Err(Error::not_expressible(
                 key("connections"),
@@ -286,13 +286,13 @@ impl Flow {
                 Err(Error::spec(key("size"), "a file of no bytes"))
             }
             Job::Sized { .. } | Job::Chunks { .. }
-                if self.stop.get().saturating_sub(self.start.get()) < SHORTEST.get() =>
+                if self.stop.get().saturating_sub(self.start.get()) < MIN_DURATION.get() =>
             {
-                Err(Error::spec(key("stop"), format!("files have {SHORTEST} or more to arrive in")))
+                Err(Error::spec(key("stop"), format!("files have {MIN_DURATION} or more to arrive in")))
             }
-            Job::Datagrams { packet, .. } if *packet < SMALLEST_DATAGRAM => Err(Error::not_expressible(
+            Job::Datagrams { packet, .. } if *packet < MIN_DATAGRAM_SIZE => Err(Error::not_expressible(
                 key("packet"),
-                format!("iperf3 sends {SMALLEST_DATAGRAM} or more, not {packet}"),
+                format!("iperf3 sends {MIN_DATAGRAM_SIZE} or more, not {packet}"),
             )),
             Job::Probes(probing) => probing.check(key),
             _ => Ok(()),

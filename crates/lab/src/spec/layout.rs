@@ -93,7 +93,7 @@ impl Layout {
         match self {
             Self::ParallelPaths => paths,
             Self::VirtualHost(host) => host.nic_of_vnic.len(),
-            Self::Routed(routed) => routed.ways.values().map(Vec::len).max().unwrap_or(0),
+            Self::Routed(routed) => routed.routes.values().map(Vec::len).max().unwrap_or(0),
         }
     }
 
@@ -108,14 +108,14 @@ impl Layout {
     }
 
     /// The path that each lane between two hosts takes at the start, of so many `paths`. From that number on they are
-    /// ways that have no name.
+    /// routes that have no name.
     pub(crate) fn paths_between(&self, from: usize, to: usize, paths: usize) -> Vec<usize> {
         match self {
             Self::ParallelPaths => (0..paths).collect(),
             Self::VirtualHost(host) => host.nic_of_vnic.clone(),
             Self::Routed(routed) => {
-                let ways = routed.ways(from, to).iter().enumerate();
-                ways.map(|(lane, way)| way.path.map_or(paths + lane, |path| path.index())).collect()
+                let routes = routed.routes(from, to).iter().enumerate();
+                routes.map(|(lane, pair)| pair.path.map_or(paths + lane, |path| path.index())).collect()
             }
         }
     }

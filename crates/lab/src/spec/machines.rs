@@ -2,13 +2,13 @@
 
 use super::{Flow, Job, LabSpec, Layout};
 use crate::Error;
-use crate::draws::Draws;
-use crate::guest::Turn;
+use crate::guest::DutyCycle;
+use crate::rng::Rng;
 use std::collections::BTreeSet;
 use vmcc_units::{Bytes, Nanos};
 
 /// To stop a process and to let it go on takes signals, which are some tens of microseconds late.
-const SHORTEST: Nanos = Nanos::from_millis(1);
+const MIN_PERIOD: Nanos = Nanos::from_millis(1);
 /// A machine keeps what it sends, and what can be fetched of it, in its own memory.
 const MAX_FILES: Bytes = Bytes::new(256 << 20);
 /// Least time that a fetched connection stays open: several times the interval at which a machine samples its own sockets.
@@ -23,14 +23,14 @@ pub struct Machines {
     /// Scenario key that makes them virtual machines.
     pub key: &'static str,
     /// Patterns by which they are descheduled.
-    pub sleeps: Vec<Sleep>,
+    pub sleeps: Vec<Deschedule>,
     /// Of what is random.
     pub seed: u64,
 }
 
 /// A pattern by which a host runs and is off.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sleep {
+pub struct Deschedule {
     /// The host's number.
     pub host: usize,
     /// Start of the pattern, after the run's start.
@@ -54,19 +54,19 @@ pub enum Lengths {
 
 impl Machines {
     /// The turns of a host until `end`; periods that overlap are one.
-    pub(crate) fn turns(&self, host: usize, end: Nanos) -> Vec<Turn> {
+    pub(crate) fn duty_cycles(&self, host: usize, end: Nanos) -> Vec<DutyCycle> {
         let of_host = self.sleeps.iter().enumerate().filter(|(_, sleep)| sleep.host == host);
         let mut windows: Vec<(u64, u64)> =
-            of_host.flat_map(|(number, sleep)| sleep.windows(end, Draws::new(self.seed, number))).collect();
+            of_host.flat_map(|(number, sleep)| sleep.windows(end, Rng::new(self.seed, number))).collect();
         windows.sort_unstable();
-        let mut turns: Vec<Turn> = Vec::new();
+        let mut turns: Vec<DutyCycle> = Vec::new();
         let mut ended = 0;
         let mut windows = windows.into_iter().peekable();
         while let Some((from, mut to)) = windows.next() {
             while let Some((_, later)) = windows.next_if(|(next, _)| *next <= to) {
                 to = to.max(later);
             }
-            turns.push(Turn {
+            turns.push(DutyCycle {
                 on: Nanos::new(from - ended).to_duration(),
                 off: Nanos::new(to - from).to_duration(),
             });
@@ -76,14 +76,14 @@ impl Machines {
     }
 }
 
-impl Sleep {
-    fn windows(&self, end: Nanos, mut draws: Draws) -> Vec<(u64, u64)> {
+impl Deschedule {
+    fn windows(&self, end: Nanos, mut rng: Rng) -> Vec<(u64, u64)> {
         let end = end.min(self.until).get();
         let (mut at, mut windows) = (self.at.get(), Vec::new());
         for number in 0.. {
             let (on, off) = match &self.lengths {
                 Lengths::Fixed(on, off) => (on.get(), off.get()),
-                Lengths::Random(on, off) => (draws.exponential_ns(*on), draws.exponential_ns(*off)),
+                Lengths::Random(on, off) => (rng.exponential_ns(*on), rng.exponential_ns(*off)),
                 Lengths::Recorded(pairs) => {
                     let (on, off) = pairs[number % pairs.len()];
                     (on.get(), off.get())
@@ -127,7 +127,7 @@ impl LabSpec {
         let (machines, end) = (&self.machines, self.duration);
         for flow in self.flows.iter_mut().filter(|flow| machines.hosts.contains(&flow.from)) {
             if let Job::Objects { linger, .. } = &mut flow.job {
-                let turns = machines.turns(flow.from, end);
+                let turns = machines.duty_cycles(flow.from, end);
                 let longest = turns.iter().map(|turn| turn.off).max().unwrap_or_default();
                 let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
                 *linger = Nanos::new(LINGER.get().saturating_add(longest));
@@ -136,16 +136,16 @@ impl LabSpec {
     }
 
     /// True if the user-space links of virtual machines delay and lose packets, rather than netem, which not every kernel has.
-    pub(crate) fn cables_impair(&self) -> bool {
+    pub(crate) fn userspace_links_impair(&self) -> bool {
         let from_machine = |flow: &Flow| self.machines.hosts.contains(&flow.from);
         matches!(self.layout, Layout::ParallelPaths) && self.flows.iter().all(from_machine)
     }
 
     pub(super) fn check_machines(&self) -> Result<(), Error> {
         for sleep in &self.machines.sleeps {
-            if sleep.mean_period() < SHORTEST {
+            if sleep.mean_period() < MIN_PERIOD {
                 let problem =
-                    format!("it runs and is off within {}; {SHORTEST} is the least", sleep.mean_period());
+                    format!("it runs and is off within {}; {MIN_PERIOD} is the least", sleep.mean_period());
                 return Err(Error::not_expressible("event.deschedule", problem));
             }
         }
@@ -185,7 +185,7 @@ impl LabSpec {
         }
         let jitters =
             |path: &super::Path| !path.out.wire.jitter.is_zero() || !path.back.wire.jitter.is_zero();
-        if self.cables_impair() && self.paths.iter().any(jitters) {
+        if self.userspace_links_impair() && self.paths.iter().any(jitters) {
             return Err(Error::not_expressible(
                 "topology.jitter",
                 "a virtual machine's cable has a constant delay",
@@ -200,15 +200,15 @@ mod tests {
     use super::*;
 
     fn turns(sleeps: &[(u64, u64, Lengths)]) -> Vec<(u64, u64)> {
-        let sleep = |(at, until, lengths): &(u64, u64, Lengths)| Sleep {
+        let sleep = |(at, until, lengths): &(u64, u64, Lengths)| Deschedule {
             host: 0,
             at: Nanos::new(*at),
             until: Nanos::new(*until),
             lengths: lengths.clone(),
         };
         let machines = Machines { sleeps: sleeps.iter().map(sleep).collect(), ..Machines::default() };
-        let all = machines.turns(0, Nanos::new(1000));
-        assert_eq!(machines.turns(1, Nanos::new(1000)), []);
+        let all = machines.duty_cycles(0, Nanos::new(1000));
+        assert_eq!(machines.duty_cycles(1, Nanos::new(1000)), []);
         all.iter().map(|turn| (turn.on.as_nanos() as u64, turn.off.as_nanos() as u64)).collect()
     }
 
@@ -235,11 +235,12 @@ mod tests {
     fn random_times_have_their_means_and_depend_on_the_seed() {
         let of = |seed| {
             let lengths = Lengths::Random(Nanos::from_millis(3), Nanos::from_millis(30));
-            let sleep = Sleep { host: 0, at: Nanos::ZERO, until: Nanos::from_secs(3000), lengths };
-            Machines { sleeps: vec![sleep], seed, ..Machines::default() }.turns(0, Nanos::from_secs(3000))
+            let sleep = Deschedule { host: 0, at: Nanos::ZERO, until: Nanos::from_secs(3000), lengths };
+            Machines { sleeps: vec![sleep], seed, ..Machines::default() }
+                .duty_cycles(0, Nanos::from_secs(3000))
         };
         let turns = of(1);
-        let mean = |of: fn(&Turn) -> f64| turns.iter().map(of).sum::<f64>() / turns.len() as f64;
+        let mean = |of: fn(&DutyCycle) -> f64| turns.iter().map(of).sum::<f64>() / turns.len() as f64;
         let (on, off) = (mean(|turn| turn.on.as_secs_f64()), mean(|turn| turn.off.as_secs_f64()));
         assert!((on / 3e-3 - 1.0).abs() < 0.03 && (off / 30e-3 - 1.0).abs() < 0.03, "{on} {off}");
         assert!(turns == of(1) && turns != of(2));

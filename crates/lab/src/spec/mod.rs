@@ -9,7 +9,7 @@ pub(crate) use flow::dscp;
 pub use flow::{Cc, Cut, Flow, Job, Quic, Remap, Role, Throttle, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
-pub use machines::{Lengths, Machines, Sleep};
+pub use machines::{Deschedule, Lengths, Machines};
 pub use routed::{OfPaths, Routed, RoutedLink};
 
 use crate::Error;
@@ -90,7 +90,7 @@ impl LabSpec {
     /// True if packets are delayed or lost on their path, which requires netem or the lab's user-space links.
     pub(crate) fn is_impaired(&self) -> bool {
         match &self.layout {
-            Layout::ParallelPaths if self.cables_impair() => false,
+            Layout::ParallelPaths if self.userspace_links_impair() => false,
             Layout::ParallelPaths | Layout::VirtualHost(_) => {
                 self.paths.iter().any(|path| path.out.wire.is_impaired() || path.back.wire.is_impaired())
             }

@@ -3,7 +3,7 @@
 use super::{Flow, Shape, Wire};
 use crate::Error;
 use std::collections::{BTreeMap, BTreeSet};
-use vmcc_network::{LinkId, Way};
+use vmcc_network::{LinkId, RoutePair};
 
 /// Links of one run, each a veth pair with a queue; two cores serve them all.
 const MAX_LINKS: usize = 128;
@@ -49,7 +49,7 @@ impl OfPaths {
     }
 }
 
-/// Hosts and switches, and the ways between those hosts that send to each other.
+/// Hosts and switches, and the routes between those hosts that send to each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routed {
     /// The names of all nodes.
@@ -60,21 +60,22 @@ pub struct Routed {
     pub links: Vec<RoutedLink>,
     /// Scenario key that determines the number of routes of a pair.
     pub lanes_key: &'static str,
-    /// By sender and receiver: lane k is way k. Acknowledgments of one pair take the ways of the reversed pair.
-    pub ways: BTreeMap<(usize, usize), Vec<Way>>,
+    /// By sender and receiver: lane k is route k. Acknowledgments of one pair take the routes of the reversed pair.
+    pub routes: BTreeMap<(usize, usize), Vec<RoutePair>>,
 }
 
 impl Routed {
-    /// The ways from one host to another.
-    pub(crate) fn ways(&self, from: usize, to: usize) -> &[Way] {
-        self.ways.get(&(from, to)).map_or(&[], Vec::as_slice)
+    /// The routes from one host to another.
+    pub(crate) fn routes(&self, from: usize, to: usize) -> &[RoutePair] {
+        self.routes.get(&(from, to)).map_or(&[], Vec::as_slice)
     }
 
     /// The links that carry data of these flows, and those that carry anything.
     pub(crate) fn used(&self, flows: &[Flow]) -> (BTreeSet<LinkId>, BTreeSet<LinkId>) {
-        let ways = || flows.iter().flat_map(|flow| self.ways(flow.from, flow.to));
-        let data: BTreeSet<LinkId> = ways().flat_map(|way| way.forward.iter().copied()).collect();
-        let all = ways().flat_map(|way| way.reverse.iter().copied()).chain(data.iter().copied()).collect();
+        let routes = || flows.iter().flat_map(|flow| self.routes(flow.from, flow.to));
+        let data: BTreeSet<LinkId> = routes().flat_map(|pair| pair.forward.iter().copied()).collect();
+        let all =
+            routes().flat_map(|pair| pair.reverse.iter().copied()).chain(data.iter().copied()).collect();
         (data, all)
     }
 

@@ -10,9 +10,9 @@
 //! |---|---|
 //! | `stack` | the hosts' namespaces, their settings and addresses |
 //! | `parallel`, `virtual_host`, `routed` | links, bridges and routers between the hosts |
-//! | `wire`, `shape`, `long` | veth pairs and bridges; rates, queues and delays; delays without netem |
+//! | `wire`, `shape`, `impaired_link` | veth pairs and bridges; rates, queues and delays; delays without netem |
 
-mod long;
+mod impaired_link;
 mod parallel;
 mod routed;
 mod shape;
@@ -25,8 +25,8 @@ pub(crate) use stack::{lane_of, on_lane};
 use wire::Interface;
 pub(crate) use wire::{in_namespace, no_ipv6};
 
-use crate::cable::Cable;
 use crate::spec::{Cut, Flow, LabSpec, Layout, OfPaths, Remap};
+use crate::userspace_link::UserspaceLink;
 use crate::{Error, netns::Netns, registry::Record};
 use stack::{Ends, Stack, StackPlan};
 use std::net::Ipv4Addr;
@@ -50,18 +50,18 @@ pub(crate) struct PortPlace {
 #[derive(Debug)]
 pub(crate) struct Topology {
     /// Between its namespaces, which outlive them.
-    _cables: Vec<Cable>,
+    _userspace_links: Vec<UserspaceLink>,
     stacks: Vec<Stack>,
     ends: Ends,
     switches: Vec<Netns>,
     ports: Vec<PortPlace>,
 }
 
-/// Ports and cables between the hosts.
+/// Ports and user-space links between the hosts.
 #[derive(Default)]
 struct Between {
     ports: Vec<PortPlace>,
-    cables: Vec<Cable>,
+    userspace_links: Vec<UserspaceLink>,
 }
 
 impl Topology {
@@ -70,8 +70,13 @@ impl Topology {
         let prefix = format!("vmcc-{}", record.run_id());
         let mut make = |name: &str| Netns::create(&format!("{prefix}-{name}"), record);
         let (plans, ends) = stack::plan(spec)?;
-        let mut topology =
-            Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new(), _cables: Vec::new() };
+        let mut topology = Self {
+            stacks: Vec::new(),
+            ends,
+            switches: Vec::new(),
+            ports: Vec::new(),
+            _userspace_links: Vec::new(),
+        };
         for (number, plan) in plans.iter().enumerate() {
             let netns = make(&StackPlan::name(&plans, number, &spec.hosts))?;
             let elsewhere = spec.machines.hosts.contains(&plan.host);
@@ -95,7 +100,7 @@ impl Topology {
                 routed::build(spec, routed, hosts, &topology.switches)?
             }
         };
-        (topology.ports, topology._cables) = (between.ports, between.cables);
+        (topology.ports, topology._userspace_links) = (between.ports, between.userspace_links);
         topology.stacks.iter().try_for_each(Stack::announce)?;
         Ok(topology)
     }
@@ -109,8 +114,13 @@ impl Topology {
         record: &mut Record,
     ) -> Result<Self, Error> {
         let (plans, ends) = stack::plan(spec)?;
-        let mut topology =
-            Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new(), _cables: Vec::new() };
+        let mut topology = Self {
+            stacks: Vec::new(),
+            ends,
+            switches: Vec::new(),
+            ports: Vec::new(),
+            _userspace_links: Vec::new(),
+        };
         for (number, plan) in plans.iter().enumerate() {
             let name = format!("vmcc-{}-{}", record.run_id(), StackPlan::name(&plans, number, &spec.hosts));
             let netns = Netns::create(&name, record)?;

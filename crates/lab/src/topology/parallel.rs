@@ -11,16 +11,16 @@
 
 use super::stack::Stack;
 use super::wire::{Interface, Leg, add_bridge, bring_up, in_namespace, join, no_ipv6, plug};
-use super::{Between, PortPlace, long, shape};
-use crate::cable::Cable;
+use super::{Between, PortPlace, impaired_link, shape};
 use crate::spec::{LabSpec, OfPaths, Path};
+use crate::userspace_link::UserspaceLink;
 use crate::{Error, netns::Netns};
 use vmcc_netlink::Links;
 
 pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Result<Between, Error> {
     let mut between = Between::default();
     for (index, (path, middle)) in spec.paths.iter().zip(middles).enumerate() {
-        between.cables.extend(add_path(spec, path, index, (stacks, middle))?);
+        between.userspace_links.extend(add_path(spec, path, index, (stacks, middle))?);
         for (port, outward, direction) in [("lt", true, &path.out), ("rt", false, &path.back)] {
             let Some(shape) = &direction.shape else { continue };
             if spec.flows.iter().any(|flow| spec.layout.is_outward(flow) == outward) {
@@ -49,15 +49,15 @@ fn add_path(
     path: &Path,
     index: usize,
     (stacks, middle): (&[Stack], &Netns),
-) -> Result<Option<Cable>, Error> {
+) -> Result<Option<UserspaceLink>, Error> {
     no_ipv6(middle)?;
     for bridge in ["l", "r"] {
         add_bridge(middle, bridge)?;
     }
     let legs = (&Leg::new(middle, "lt", "l"), &Leg::new(middle, "rt", "r"));
-    let by_cables = long::by_cables(spec, middle);
-    let cable = match by_cables {
-        true => Some(long::lay(legs, (path.out.wire, path.back.wire), (spec, index))?),
+    let in_userspace = impaired_link::in_userspace(spec, middle);
+    let userspace_link = match in_userspace {
+        true => Some(impaired_link::lay(legs, (path.out.wire, path.back.wire), (spec, index))?),
         false => join(legs.0, legs.1).map(|()| None)?,
     };
     for stack in stacks {
@@ -69,9 +69,9 @@ fn add_path(
             ..Interface::default()
         };
         plug(&Leg::new(middle, port.as_str(), bridge), &stack.netns, interface)?;
-        if !spec.cables_impair() && !by_cables {
+        if !spec.userspace_links_impair() && !in_userspace {
             shape::behind(middle, &port, arriving)?;
         }
     }
-    Ok(cable)
+    Ok(userspace_link)
 }

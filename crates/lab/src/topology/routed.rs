@@ -7,7 +7,7 @@
 //!
 //! Every node is a namespace that forwards; a host's TCP stacks (see `stack`) are plugged into the host's node. Every
 //! direction of a link is a veth pair of its own: leg `o` sends and has the port's queue, leg `i` receives. Where a
-//! link delays or loses packets they pass a namespace of wires in between, whose legs have netem, or a cable between them.
+//! link delays or loses packets they pass a namespace of wires in between, whose legs have netem, or a user-space link between them.
 //!
 //! A subflow leaves its stack on its lane's interface. From there on rules (`from A to B`) say by which port a node
 //! sends it on, so that any set of ways can be laid, whatever else goes to the same host. Nobody asks for hardware
@@ -15,9 +15,9 @@
 
 use super::stack::{Ends, Stack};
 use super::wire::{Interface, Leg, ROUTED, in_namespace, join, no_ipv6, plug};
-use super::{Between, PortPlace, long, shape};
-use crate::cable::{Cable, End};
+use super::{Between, PortPlace, impaired_link, shape};
 use crate::spec::{LabSpec, Routed, Wire};
+use crate::userspace_link::{LinkEnd, UserspaceLink};
 use crate::{Error, netns::Netns};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -47,9 +47,9 @@ struct Builder<'a> {
     routed: &'a Routed,
     nodes: BTreeMap<usize, &'a Netns>,
     wires: Option<&'a Netns>,
-    /// True if user-space cables take the place of netem.
-    by_cables: bool,
-    cables: Vec<Cable>,
+    /// True if user-space links take the place of netem.
+    in_userspace: bool,
+    userspace_links: Vec<UserspaceLink>,
     /// The table of each port, by namespace and name.
     tables: BTreeMap<(String, String), u32>,
     /// Packets that have a rule, by namespace.
@@ -65,25 +65,25 @@ pub(super) fn build(
     let nodes: BTreeMap<usize, &Netns> = nodes(spec, routed).into_iter().zip(switches).collect();
     let wires = switches.get(nodes.len());
     switches.iter().try_for_each(set_up_router)?;
-    let by_cables = wires.is_some_and(|wires| long::by_cables(spec, wires));
-    if let Some(wires) = wires.filter(|_| by_cables) {
-        // What arrives there is the cables' alone.
+    let in_userspace = wires.is_some_and(|wires| impaired_link::in_userspace(spec, wires));
+    if let Some(wires) = wires.filter(|_| in_userspace) {
+        // What arrives there is the user-space links' alone.
         wires.sysctl("net.ipv4.ip_forward", "0")?;
     }
-    let (tables, rules, cables) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-    let mut builder = Builder { spec, routed, nodes, wires, by_cables, cables, tables, rules };
+    let (tables, rules, userspace_links) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+    let mut builder = Builder { spec, routed, nodes, wires, in_userspace, userspace_links, tables, rules };
     let ports = builder.links()?;
     for stack in stacks {
         (0..stack.lanes).try_for_each(|lane| builder.plug_in(stack, lane))?;
     }
     for (flow, (sender, receiver)) in spec.flows.iter().zip(ends) {
-        for (lane, way) in routed.ways(flow.from, flow.to).iter().enumerate() {
+        for (lane, way) in routed.routes(flow.from, flow.to).iter().enumerate() {
             let (from, to) = (stacks[*sender].address(lane), stacks[*receiver].address(lane));
             builder.lay(&way.forward, from, to)?;
             builder.lay(&way.reverse, to, from)?;
         }
     }
-    Ok(Between { ports, cables: builder.cables })
+    Ok(Between { ports, userspace_links: builder.userspace_links })
 }
 
 /// Forwards whatever comes, by rules alone.
@@ -125,16 +125,16 @@ impl<'a> Builder<'a> {
         let (near, far) = (format!("a{}", id.0), format!("b{}", id.0));
         join(&out, &Leg::routed(wires, near.as_str()))?;
         join(&Leg::routed(wires, far.as_str()), &into)?;
-        if self.by_cables {
-            let ends = (End { at: wires, name: near }, End { at: wires, name: far });
+        if self.in_userspace {
+            let ends = (LinkEnd { at: wires, name: near }, LinkEnd { at: wires, name: far });
             // Back nothing comes: the other direction of a link is one of its own.
-            let cable = Cable::lay(
+            let userspace_link = UserspaceLink::start(
                 &ends.0,
                 &ends.1,
                 (link.wire, Wire::default()),
                 (self.spec.machines.seed, id.index()),
             )?;
-            self.cables.push(cable);
+            self.userspace_links.push(userspace_link);
             return Ok(());
         }
         shape::impair(wires, &far, link.shape.rate, &link.wire)?;

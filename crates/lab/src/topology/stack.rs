@@ -33,7 +33,7 @@ pub(super) struct Stack {
     listens: bool,
     /// Its interfaces, from lane 0 on.
     pub(super) lanes: usize,
-    /// It is that of a virtual machine: the namespace only has the near ends of the machine's cables.
+    /// It is that of a virtual machine: the namespace only has the near ends of the machine's user-space links.
     elsewhere: bool,
 }
 
@@ -88,7 +88,7 @@ impl Stack {
         Ok(Self { netns, host: plan.host, number, listens: plan.listens, lanes: plan.lanes, elsewhere })
     }
 
-    /// True if it belongs to a virtual machine, of which only the near ends of cables are here.
+    /// True if it belongs to a virtual machine, of which only the near ends of user-space links are here.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.elsewhere
     }

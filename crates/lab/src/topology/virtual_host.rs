@@ -22,7 +22,7 @@
 
 use super::stack::Stack;
 use super::wire::{Interface, Leg, add_bridge, bring_up, in_namespace, join, no_ipv6, plug};
-use super::{Between, PortPlace, long, shape};
+use super::{Between, PortPlace, impaired_link, shape};
 use crate::spec::{LabSpec, OfPaths, Remap, Shape, Sharing, VirtualHost};
 use crate::{Error, netns::Netns};
 use vmcc_netlink::Links;
@@ -36,8 +36,8 @@ struct Builder<'a> {
     stacks: &'a [Stack],
     switch: &'a Netns,
     net: &'a Netns,
-    /// True if user-space cables take the place of netem.
-    by_cables: bool,
+    /// True if user-space links take the place of netem.
+    in_userspace: bool,
     between: Between,
 }
 
@@ -48,8 +48,9 @@ pub(super) fn build(
     switches: &[Netns],
 ) -> Result<Between, Error> {
     let [switch, net] = switches else { return Err(Error::spec("topology", "it needs two namespaces")) };
-    let by_cables = long::by_cables(spec, net);
-    let mut builder = Builder { spec, layout, stacks, switch, net, by_cables, between: Between::default() };
+    let in_userspace = impaired_link::in_userspace(spec, net);
+    let mut builder =
+        Builder { spec, layout, stacks, switch, net, in_userspace, between: Between::default() };
     no_ipv6(switch)?;
     no_ipv6(net)?;
     (0..spec.paths.len()).try_for_each(|nic| builder.nic(nic))?;
@@ -72,10 +73,11 @@ impl Builder<'_> {
             &Leg::new(self.net, down.as_str(), far.as_str()),
         );
         let path = &self.spec.paths[nic];
-        match self.by_cables {
+        match self.in_userspace {
             true => {
-                let cable = long::lay(legs, (path.out.wire, path.back.wire), (self.spec, nic))?;
-                self.between.cables.push(cable);
+                let userspace_link =
+                    impaired_link::lay(legs, (path.out.wire, path.back.wire), (self.spec, nic))?;
+                self.between.userspace_links.push(userspace_link);
             }
             false => join(legs.0, legs.1)?,
         }
@@ -147,7 +149,7 @@ impl Builder<'_> {
                 shape::let_go(&stack.netns, &format!("p{vnic}"))?;
             }
             answer_for_own(&stack.netns)?;
-            if !self.by_cables {
+            if !self.in_userspace {
                 shape::behind(self.switch, &port, &self.spec.paths[nic].back)?;
             }
         }
@@ -166,7 +168,7 @@ impl Builder<'_> {
             let hardware = Some([0x02, 0x76, 0x6d, 0, 0, number]);
             let interface = Interface { name: format!("p{nic}"), addresses, hardware, routed: false };
             plug(&Leg::new(self.net, port.as_str(), format!("f{nic}")), &stack.netns, interface)?;
-            if !self.by_cables {
+            if !self.in_userspace {
                 shape::behind(self.net, &port, &path.out)?;
             }
         }

@@ -1,11 +1,11 @@
 //! Files, one on each connection: `curl` puts them to `nginx`, which keeps them in memory until they have been compared.
 //!
-//! Both ends are where the server is alone to see (see `place`).
+//! Both ends are where the server is alone to see (see `private_mount`).
 
-use super::place::{SETTINGS, in_memory, in_memory_of};
+use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
-    Connection, End, Programs, Report, ReportError, START_TIME, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
@@ -39,16 +39,16 @@ impl Workload for Files<'_> {
     }
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
-        let mut words = in_memory(&settings(port), self.size.get(), &wrapper(self.flow, self.programs));
+        let mut words = mounted_command(&settings(port), self.size.get(), &wrapper(self.flow, self.programs));
         words
             .extend([&*self.programs.nginx, "-p", "/run", "-e", "stderr", "-c", SETTINGS].map(str::to_owned));
         let server = Program::start(at, record, &words, INSTALL_NGINX)?;
         // A gigabyte of random numbers takes its time.
-        await_listening(server, (at, port), 6 * START_TIME, |ended| ended.stderr).map(End::Program)
+        await_listening(server, (at, port), 6 * START_TIMEOUT, |ended| ended.stderr).map(End::Program)
     }
 
     fn data(&self, server: &End) -> Option<PathBuf> {
-        Some(in_memory_of(server.program()?, "data"))
+        Some(mounted_path(server.program()?, "data"))
     }
 
     fn send(
@@ -142,11 +142,11 @@ fn settings(port: u16) -> String {
 fn compare(server: &Program, count: u32) -> io::Result<usize> {
     let mut whole = 0;
     for number in 1..=count {
-        let arrived = in_memory_of(server, &format!("files/{number}"));
+        let arrived = mounted_path(server, &format!("files/{number}"));
         if !arrived.exists() {
             continue;
         }
-        if !same(&arrived, &in_memory_of(server, "data"))? {
+        if !same(&arrived, &mounted_path(server, "data"))? {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("file {number} is not what was sent"),

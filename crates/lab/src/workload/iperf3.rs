@@ -4,7 +4,7 @@
 //! retransmissions and MPTCP's duplicates do not count.
 
 use super::{
-    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    Connection, End, Interval, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
@@ -43,7 +43,7 @@ impl Workload for Iperf3<'_> {
         let arguments = ["-4", "-s", "-1", "-J", "-i", interval, "-p", &port_text];
         let server = Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)?;
         let said = |ended: Ended| complaint(&ended.stdout).unwrap_or(ended.stderr);
-        await_listening(server, (at, port), START_TIME, said).map(End::Program)
+        await_listening(server, (at, port), START_TIMEOUT, said).map(End::Program)
     }
 
     fn send(

@@ -3,17 +3,17 @@
 //! A workload is chosen by the flow ([`of`]); the run ([`crate::run`]) starts, watches and ends its programs without knowing
 //! which they are.
 
-mod answers;
-mod fetching;
 mod files;
+mod http_client;
+mod in_process;
 mod iperf3;
-mod kept;
 mod nfs;
 mod objects;
-mod own;
-mod place;
+mod persistent_client;
+mod private_mount;
 mod probes;
 mod quic;
+mod verify;
 
 pub use probes::Probing;
 pub(crate) use probes::{HEADERS_BYTES, NUMBER_BYTES};
@@ -21,7 +21,7 @@ pub use quic::quic_end;
 
 use crate::process::{Ended, Program, is_installed};
 use crate::registry::Record;
-use crate::sampler::{Told, Track};
+use crate::sampler::{QuicPathReport, Track};
 use crate::spec::{Flow, Job, Transport};
 use crate::{Error, Netns};
 use std::collections::BTreeSet;
@@ -108,7 +108,7 @@ pub(crate) trait Workload {
 pub(crate) enum End {
     Program(Program),
     /// A thread of ours.
-    Own(own::Own),
+    InProcess(in_process::InProcess),
     /// Program of a virtual machine.
     Elsewhere(Elsewhere),
 }
@@ -125,7 +125,7 @@ impl End {
     pub(crate) fn program(&self) -> Option<&Program> {
         match self {
             Self::Program(program) => Some(program),
-            Self::Own(_) | Self::Elsewhere(_) => None,
+            Self::InProcess(_) | Self::Elsewhere(_) => None,
         }
     }
 
@@ -133,7 +133,7 @@ impl End {
     pub(crate) fn output(&mut self) -> Result<Option<Ended>, Error> {
         match self {
             Self::Program(program) => program.output(),
-            Self::Own(own) => Ok(own.output()),
+            Self::InProcess(own) => Ok(own.output()),
             Self::Elsewhere(_) => Ok(None),
         }
     }
@@ -142,7 +142,7 @@ impl End {
     pub(crate) fn end(&mut self) -> Result<(), Error> {
         match self {
             Self::Program(program) => program.end(),
-            Self::Own(own) => {
+            Self::InProcess(own) => {
                 own.end();
                 Ok(())
             }
@@ -154,7 +154,7 @@ impl End {
     pub(crate) fn failed(&self, cause: impl Into<String>, remedy: &str) -> Error {
         match self {
             Self::Program(program) => program.failed(cause, remedy),
-            Self::Own(own) => own.failed(cause, remedy),
+            Self::InProcess(own) => own.failed(cause, remedy),
             Self::Elsewhere(elsewhere) => Error::ProgramFailed {
                 program: "what listens".to_owned(),
                 namespace: format!("virtual machine {}", elsewhere.host),
@@ -190,9 +190,9 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
 
 const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
 const LOOK_AT: &str = "run the same command by hand in a namespace, and look at `dmesg` if it is killed";
-/// Timeout for a server to listen; it is polled every `START_PAUSE`.
-const START_TIME: Duration = Duration::from_secs(5);
-const START_PAUSE: Duration = Duration::from_millis(10);
+/// Timeout for a server to listen; it is polled every `START_POLL_INTERVAL`.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+const START_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 fn check_installed(program: &str, remedy: &str) -> Result<(), Error> {
     if is_installed(program) {
@@ -233,7 +233,7 @@ fn await_listening(
         if let Some(ended) = server.output()? {
             return Err(server.failed(format!("it ended before it listened ({})", said(ended)), LOOK_AT));
         }
-        thread::sleep(START_PAUSE);
+        thread::sleep(START_POLL_INTERVAL);
     }
     Err(server.failed(format!("it does not listen on port {port} after {} s", within.as_secs()), LOOK_AT))
 }
@@ -281,7 +281,7 @@ pub(crate) struct Report {
     /// Each probe, in the order of time.
     pub(crate) requests: Vec<Request>,
     /// Each path, where the program has them and not the kernel.
-    pub(crate) paths: Vec<Told>,
+    pub(crate) paths: Vec<QuicPathReport>,
     /// Warnings for the user.
     pub(crate) warnings: Vec<String>,
 }

@@ -3,13 +3,13 @@
 //! NFS 4.0, so that one connection carries all. Both are programs in user space, whose sockets `mptcpize` makes MPTCP's; a kernel's
 //! NFS opens TCP only, at either end.
 
-use super::own::{Own, left};
-use super::place::{SETTINGS, in_memory, in_memory_of};
+use super::in_process::{InProcess, exit_with};
+use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
-    Connection, End, Programs, Report, ReportError, START_TIME, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
-use crate::process::{Ended, Place, Program, find};
+use crate::process::{Ended, Program, SpawnContext, find};
 use crate::registry::Record;
 use crate::spec::Flow;
 use crate::{Error, Netns};
@@ -47,15 +47,15 @@ impl Workload for Chunks<'_> {
         let unpacked = Unpacked::of(&self.programs.ganesha);
         let mut before: Vec<&str> = unpacked.iter().flat_map(|place| ["env", &place.libraries]).collect();
         before.extend(wrapper(self.flow, self.programs));
-        let mut words = in_memory(&settings(port, unpacked.as_ref()), self.size.get(), &before);
+        let mut words = mounted_command(&settings(port, unpacked.as_ref()), self.size.get(), &before);
         let own = [&*self.programs.ganesha, "-F", "-f", SETTINGS, "-L", "/dev/stderr", "-p", "/run/pid"];
         words.extend(own.map(str::to_owned));
         let server = Program::start(at, record, &words, INSTALL_GANESHA)?;
-        await_listening(server, (at, port), 3 * START_TIME, |ended| ended.stderr).map(End::Program)
+        await_listening(server, (at, port), 3 * START_TIMEOUT, |ended| ended.stderr).map(End::Program)
     }
 
     fn data(&self, server: &End) -> Option<PathBuf> {
-        Some(in_memory_of(server.program()?, "data"))
+        Some(mounted_path(server.program()?, "data"))
     }
 
     fn send(
@@ -73,8 +73,9 @@ impl Workload for Chunks<'_> {
         words.extend([&*self.programs.nfs_cat, &url]);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         let reading = Reading { server: (to, port), wanted, begun: Instant::now(), lasts };
-        let (place, count) = (Place::of(at), self.flow.connections);
-        Own::begin(at, "readers of files", move |end| reading.with(&place, &words, count, end)).map(End::Own)
+        let (place, count) = (SpawnContext::of(at), self.flow.connections);
+        InProcess::spawn(at, "readers of files", move |end| reading.with(&place, &words, count, end))
+            .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {
@@ -149,7 +150,7 @@ struct Reader {
 
 impl Reading {
     /// Starts them, and waits until all have read the file or their time is over; a line for each, and the first fault.
-    fn with(&self, place: &Place, words: &[String], count: u32, end: &AtomicBool) -> Ended {
+    fn with(&self, place: &SpawnContext, words: &[String], count: u32, end: &AtomicBool) -> Ended {
         let mut readers = Vec::new();
         let fault = self.read(place, words, count, (&mut readers, end)).err();
         let mut text = String::new();
@@ -157,12 +158,12 @@ impl Reading {
             let took = reader.took.map_or("-".to_owned(), |took| took.as_secs_f64().to_string());
             let _ = writeln!(text, "{} {} {took}", reader.port.unwrap_or(0), reader.began.as_secs_f64());
         }
-        left(text, fault)
+        exit_with(text, fault)
     }
 
     fn read(
         &self,
-        place: &Place,
+        place: &SpawnContext,
         words: &[String],
         count: u32,
         (readers, end): (&mut Vec<Reader>, &AtomicBool),

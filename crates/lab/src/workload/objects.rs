@@ -1,17 +1,17 @@
-//! Objects that `memcached` or Apache's web server holds; a client fetches them, each on a connection of its own (see `fetching`) or on
-//! connections that it keeps (see `kept`). What Apache serves and says lies in a file system in memory of its own, gone with the process.
+//! Objects that `memcached` or Apache's web server holds; a client fetches them, each on a connection of its own (see `http_client`) or on
+//! connections that it keeps (see `persistent_client`). What Apache serves and says lies in a file system in memory of its own, gone with the process.
 
-use super::fetching::{Plan, fetch_all};
-use super::kept::{self, fetch_kept};
-use super::own::Own;
-use super::place::{SETTINGS, in_memory, in_memory_of};
+use super::http_client::{Plan, fetch_all};
+use super::in_process::InProcess;
+use super::persistent_client::{self, fetch_persistent};
+use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
-    Connection, End, Programs, Report, ReportError, START_TIME, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
-use crate::draws::Draws;
 use crate::process::{Ended, Program};
 use crate::registry::Record;
+use crate::rng::Rng;
 use crate::spec::{Flow, Transport};
 use crate::{Error, Netns};
 use std::io::{self, BufRead, BufReader, Write};
@@ -37,19 +37,19 @@ const MEMORY: &str = "1024";
 
 /// Content of a cache: random bytes, so that no object equals another.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct ObjectStore {
     sizes: Vec<usize>,
     /// Object `i` begins at byte `i`.
     bytes: Vec<u8>,
 }
 
-impl Shelf {
+impl ObjectStore {
     pub(super) fn of(sizes: &[Bytes]) -> Self {
         let sizes: Vec<usize> =
             sizes.iter().map(|size| usize::try_from(size.get()).unwrap_or(usize::MAX)).collect();
         let longest = sizes.iter().max().copied().unwrap_or(0);
-        let mut draws = Draws::new(1, 0);
-        let bytes = (0..longest + sizes.len()).map(|_| draws.next() as u8).collect();
+        let mut rng = Rng::new(1, 0);
+        let bytes = (0..longest + sizes.len()).map(|_| rng.next() as u8).collect();
         Self { sizes, bytes }
     }
 
@@ -130,11 +130,11 @@ impl Workload for Objects<'_> {
             ObjectProgram::Apache => (INSTALL_APACHE, self.web_server(port)),
         };
         let server = Program::start(at, record, &words, remedy)?;
-        let server = await_listening(server, (at, port), START_TIME, |ended| ended.stderr)?;
-        let shelf = Shelf::of(self.sizes);
+        let server = await_listening(server, (at, port), START_TIMEOUT, |ended| ended.stderr)?;
+        let store = ObjectStore::of(self.sizes);
         let filled = match self.holder {
-            ObjectProgram::Memcached => at.run(move || shelf.fill(port)),
-            ObjectProgram::Apache => shelf.write(&in_memory_of(&server, "files")),
+            ObjectProgram::Memcached => at.run(move || store.fill(port)),
+            ObjectProgram::Apache => store.write(&mounted_path(&server, "files")),
         };
         filled.map_err(|e| Error::kernel("filling", format!("a server in namespace {}", at.name()), e))?;
         Ok(End::Program(server))
@@ -156,17 +156,18 @@ impl Workload for Objects<'_> {
             lasts,
             linger: self.linger.to_duration(),
             holder: self.holder,
-            shelf: Arc::new(Shelf::of(self.sizes)),
+            store: Arc::new(ObjectStore::of(self.sizes)),
         };
         let (kept, count) = (self.kept, self.flow.connections);
-        let fetch = move |end: &_| if kept { fetch_kept(plan, count, end) } else { fetch_all(plan, end) };
-        Own::begin(at, "client that fetches objects", fetch).map(End::Own)
+        let fetch =
+            move |end: &_| if kept { fetch_persistent(plan, count, end) } else { fetch_all(plan, end) };
+        InProcess::spawn(at, "client that fetches objects", fetch).map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {
         let said = String::from_utf8_lossy(&client.stdout);
         let connections = match self.kept {
-            true => kept::connections(&said, self.flow.connections, self.sizes)?,
+            true => persistent_client::connections(&said, self.flow.connections, self.sizes)?,
             false => said.lines().map(|line| self.connection(line)).collect::<Result<Vec<_>, _>>()?,
         };
         if !client.stderr.is_empty() {
@@ -188,7 +189,7 @@ impl Objects<'_> {
     /// One process, which stays in the foreground.
     fn web_server(&self, port: u16) -> Vec<String> {
         let settings = settings(port);
-        let mut words = in_memory(&settings, 0, &wrapper(self.flow, self.programs));
+        let mut words = mounted_command(&settings, 0, &wrapper(self.flow, self.programs));
         let own = [&*self.programs.apache, "-X", "-d", "/run", "-f", SETTINGS];
         words.extend(own.map(str::to_owned));
         words
@@ -214,8 +215,8 @@ mod tests {
 
     #[test]
     fn objects_have_their_sizes_and_none_is_like_another() {
-        let shelf = Shelf::of(&[10, 1_000, 1_000].map(Bytes::new));
-        assert_eq!([0, 1, 2].map(|number| shelf.object(number).len()), [10, 1_000, 1_000]);
-        assert_ne!(shelf.object(1), shelf.object(2));
+        let store = ObjectStore::of(&[10, 1_000, 1_000].map(Bytes::new));
+        assert_eq!([0, 1, 2].map(|number| store.object(number).len()), [10, 1_000, 1_000]);
+        assert_ne!(store.object(1), store.object(2));
     }
 }

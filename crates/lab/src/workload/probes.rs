@@ -3,11 +3,11 @@
 //! A request carries its number, and so does its answer; the clock is that of who asks. What either thread waits for its
 //! processor counts as the path's: on a busy host some tenths of a millisecond.
 
-use super::own::{Own, left};
+use super::in_process::{InProcess, exit_with};
 use super::{End, Report, ReportError, Request, Workload};
-use crate::draws::Draws;
 use crate::process::Ended;
 use crate::registry::Record;
+use crate::rng::Rng;
 use crate::spec::{Flow, dscp};
 use crate::{Error, Netns};
 use std::fmt::Write as _;
@@ -57,7 +57,7 @@ impl Workload for Probes<'_> {
         let (reply, tos) = (payload(self.probing.reply), self.tos());
         let socket = at.run(move || bound((Ipv4Addr::UNSPECIFIED, port), tos));
         let socket = socket.map_err(|e| Error::kernel("binding a socket in", at.name(), e))?;
-        Own::begin(at, "answerer of probes", move |end| echo(&socket, reply, end)).map(End::Own)
+        InProcess::spawn(at, "answerer of probes", move |end| echo(&socket, reply, end)).map(End::InProcess)
     }
 
     fn send(
@@ -76,7 +76,8 @@ impl Workload for Probes<'_> {
         });
         let socket = socket.map_err(|e: io::Error| Error::kernel("connecting a socket in", at.name(), e))?;
         let probing = Probing { seed: self.probing.seed ^ u64::from(port), ..self.probing.clone() };
-        Own::begin(at, "sender of probes", move |end| ask(&socket, &probing, lasts, end)).map(End::Own)
+        InProcess::spawn(at, "sender of probes", move |end| ask(&socket, &probing, lasts, end))
+            .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {
@@ -117,16 +118,16 @@ fn echo(socket: &UdpSocket, reply: usize, end: &AtomicBool) -> Ended {
             }
             Ok(_) => {}
             Err(e) if is_nothing(&e) => {}
-            Err(e) => return left(String::new(), Some(e)),
+            Err(e) => return exit_with(String::new(), Some(e)),
         }
     }
-    left(String::new(), None)
+    exit_with(String::new(), None)
 }
 
 /// Asks for so long, and then waits until all is answered or late. A line for each request: when it left, in seconds, and how
 /// long its answer took, or `-`.
 fn ask(socket: &UdpSocket, probing: &Probing, lasts: Duration, end: &AtomicBool) -> Ended {
-    let (mut packet, mut draws) = (vec![0; payload(probing.packet)], Draws::new(probing.seed, 0));
+    let (mut packet, mut rng) = (vec![0; payload(probing.packet)], Rng::new(probing.seed, 0));
     let (begun, timeout) = (Instant::now(), probing.timeout.to_duration());
     let mut sent: Vec<(Duration, Option<Duration>)> = Vec::new();
     let (mut next, mut missing) = (Duration::ZERO, 0_usize);
@@ -146,7 +147,7 @@ fn ask(socket: &UdpSocket, probing: &Probing, lasts: Duration, end: &AtomicBool)
             sent.push((now, None));
             missing += 1;
             let gap =
-                if probing.random { draws.exponential_ns(probing.interval) } else { probing.interval.get() };
+                if probing.random { rng.exponential_ns(probing.interval) } else { probing.interval.get() };
             // One that is late keeps its pace from then.
             next = now + Duration::from_nanos(gap.max(1));
             continue;
@@ -173,7 +174,7 @@ fn ask(socket: &UdpSocket, probing: &Probing, lasts: Duration, end: &AtomicBool)
         let took = took.map_or("-".to_owned(), |took| took.as_secs_f64().to_string());
         let _ = writeln!(lines, "{} {took}", at.as_secs_f64());
     }
-    left(lines, fault)
+    exit_with(lines, fault)
 }
 
 /// The number of an answer that comes in time.

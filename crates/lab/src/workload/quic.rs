@@ -1,11 +1,11 @@
 //! Multipath QUIC of the user-space transport: a program of ours at each end, which gives up root's rights before it opens a socket.
 
 use super::{
-    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, check_installed,
+    Connection, End, Interval, Programs, Report, ReportError, START_TIMEOUT, Workload, check_installed,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
-use crate::sampler::{Point, Told};
+use crate::sampler::{Point, QuicPathReport};
 use crate::spec::{Flow, Quic};
 use crate::topology::{lane_of, on_lane};
 use crate::{Error, Netns};
@@ -20,14 +20,14 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vmcc_metrics::observed::Closed;
 use vmcc_netlink::Links;
-use vmcc_tunnel::load::{self, Arrival, Note, Order, PathNote, Why};
+use vmcc_tunnel::traffic_gen::{self, Arrival, CloseReason, Event, PathSample, TrafficJob};
 
 /// Interval of an end's reports, as long as that between samples of the kernel's sockets.
-const EVERY: Duration = Duration::from_millis(10);
+const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 /// The user and the group that have no rights.
-const NOBODY: u32 = 65_534;
+const NOBODY_ID: u32 = 65_534;
 const REMEDY: &str = "`vmcc doctor` says what is missing here";
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// This program, as whoever runs the lab calls [`quic_end`] by it.
 pub(super) fn own_program() -> Vec<String> {
@@ -39,16 +39,16 @@ pub(super) fn own_program() -> Vec<String> {
 ///
 /// # Errors
 /// The order cannot be read, or not be done.
-pub fn quic_end(order: &str) -> Result<(), Error> {
+pub fn quic_end(job: &str) -> Result<(), Error> {
     let failed = |cause: String| Error::ProgramFailed {
         program: "an end of QUIC".to_owned(),
         namespace: "its own".to_owned(),
         cause,
         remedy: "this command is for the kernel engine alone".to_owned(),
     };
-    let order: Order = serde_json::from_str(order).map_err(|e| failed(format!("its order: {e}")))?;
+    let job: TrafficJob = serde_json::from_str(job).map_err(|e| failed(format!("its order: {e}")))?;
     give_up_rights().map_err(|e| failed(format!("giving up root's rights: {e}")))?;
-    load::run(&order, io::stdout()).map_err(|e| failed(e.to_string()))
+    traffic_gen::run(&job, io::stdout()).map_err(|e| failed(e.to_string()))
 }
 
 /// Whoever changes its user is no longer killed with its parent; that is asked for once more, and whether it was too late.
@@ -58,8 +58,8 @@ fn give_up_rights() -> nix::Result<()> {
     }
     let parent = getppid();
     setgroups(&[])?;
-    setgid(Gid::from_raw(NOBODY))?;
-    setuid(Uid::from_raw(NOBODY))?;
+    setgid(Gid::from_raw(NOBODY_ID))?;
+    setuid(Uid::from_raw(NOBODY_ID))?;
     set_pdeathsig(Signal::SIGKILL)?;
     if getppid() == parent { Ok(()) } else { Err(nix::errno::Errno::ESRCH) }
 }
@@ -78,19 +78,20 @@ impl Workload for Ends<'_> {
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
         let settings = self.quic.settings.clone();
-        let order = Order::Receive { since: wall(), at: Vec::new(), port, settings, every: EVERY };
-        let mut server = self.start(at, record, &order)?;
+        let job =
+            TrafficJob::Receive { since: wall(), at: Vec::new(), port, settings, every: REPORT_INTERVAL };
+        let mut server = self.start(at, record, &job)?;
         let begun = Instant::now();
-        while begun.elapsed() < START_TIME {
-            if notes(&server.written()?)?.contains(&Note::Listening) {
+        while begun.elapsed() < START_TIMEOUT {
+            if events(&server.written()?)?.contains(&Event::Listening) {
                 return Ok(End::Program(server));
             }
             if let Some(ended) = server.output()? {
                 return Err(server.failed(format!("it ended before it listened ({})", ended.stderr), REMEDY));
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
-        Err(server.failed(format!("it does not listen after {} s", START_TIME.as_secs()), REMEDY))
+        Err(server.failed(format!("it does not listen after {} s", START_TIMEOUT.as_secs()), REMEDY))
     }
 
     fn send(
@@ -115,15 +116,15 @@ impl Workload for Ends<'_> {
                 Error::spec("traffic", format!("namespace {} has no address on lane {lane}", at.name()))
             })
         };
-        let order = Order::Send {
+        let job = TrafficJob::Send {
             since: wall(),
             ways: self.quic.lanes.iter().map(way).collect::<Result<_, _>>()?,
             connections: self.flow.connections,
             settings: self.quic.settings.clone(),
             lasts: self.lasts(),
-            every: EVERY,
+            every: REPORT_INTERVAL,
         };
-        self.start(at, record, &order).map(End::Program)
+        self.start(at, record, &job).map(End::Program)
     }
 
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError> {
@@ -132,7 +133,7 @@ impl Workload for Ends<'_> {
         }
         let server = server.program().ok_or(ReportError::NoServer)?;
         let received = server.written().map_err(|e| ReportError::ServerSaid(e.to_string()))?;
-        self.read(&notes_of(&client.stdout)?, &notes_of(&received)?)
+        self.read(&events_of(&client.stdout)?, &events_of(&received)?)
     }
 }
 
@@ -141,17 +142,17 @@ impl Ends<'_> {
         self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration())
     }
 
-    fn start(&self, at: &Netns, record: &mut Record, order: &Order) -> Result<Program, Error> {
-        let order = serde_json::to_string(order).map_err(|e| Error::spec("traffic", e.to_string()))?;
-        let words: Vec<String> = self.programs.quic.iter().cloned().chain([order]).collect();
+    fn start(&self, at: &Netns, record: &mut Record, job: &TrafficJob) -> Result<Program, Error> {
+        let job = serde_json::to_string(job).map_err(|e| Error::spec("traffic", e.to_string()))?;
+        let words: Vec<String> = self.programs.quic.iter().cloned().chain([job]).collect();
         Program::start(at, record, &words, REMEDY)
     }
 
     /// Reads the notes of sender and receiver; times count from the sender's order.
-    fn read(&self, sent: &[Note], received: &[Note]) -> Result<Report, ReportError> {
-        let since = |notes: &[Note]| {
-            let begun = notes.iter().find_map(|note| match note {
-                Note::Begun(since) => Some(*since),
+    fn read(&self, sent: &[Event], received: &[Event]) -> Result<Report, ReportError> {
+        let since = |events: &[Event]| {
+            let begun = events.iter().find_map(|event| match event {
+                Event::Begun(since) => Some(*since),
                 _ => None,
             });
             begun.ok_or_else(|| ReportError::Line(String::new()))
@@ -160,13 +161,13 @@ impl Ends<'_> {
         // The receiver was there before.
         let earlier = here.saturating_sub(there);
         let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
-        for note in received {
-            match note {
-                Note::Wrong { connection, bytes } => {
+        for event in received {
+            match event {
+                Event::Wrong { connection, bytes } => {
                     let place = format!("connection {connection}, from byte {} to {}", bytes.0, bytes.1);
                     return Err(ReportError::Transfer(format!("what arrived is not what was sent: {place}")));
                 }
-                Note::Arrived(arrival) if arrival.at >= earlier && arrival.at - earlier <= self.lasts() => {
+                Event::Arrived(arrival) if arrival.at >= earlier && arrival.at - earlier <= self.lasts() => {
                     let arrival = Arrival { at: arrival.at - earlier, ..*arrival };
                     arrivals.entry(arrival.connection).or_default().push(arrival);
                 }
@@ -174,13 +175,13 @@ impl Ends<'_> {
             }
         }
         let mut report = Report::default();
-        for note in sent {
-            match note {
-                Note::Established { connection } => {
+        for event in sent {
+            match event {
+                Event::Established { connection } => {
                     let arrivals = arrivals.remove(connection).unwrap_or_default();
                     report.connections.push(self.connection(*connection, &arrivals));
                 }
-                Note::Broken { connection, reason } => {
+                Event::Broken { connection, reason } => {
                     report.warnings.push(format!("connection {connection} of it: {reason}"));
                 }
                 _ => {}
@@ -201,7 +202,7 @@ impl Ends<'_> {
         let read = arrivals.iter().map(&mut interval).collect();
         // Of what came after the last note but before the next one nothing is known: it never stood longer than is said.
         let end = match arrivals.last() {
-            Some(last) => last.stalled.max(self.lasts().saturating_sub(last.at + EVERY)),
+            Some(last) => last.stalled.max(self.lasts().saturating_sub(last.at + REPORT_INTERVAL)),
             None => self.lasts(),
         };
         Connection {
@@ -215,19 +216,19 @@ impl Ends<'_> {
         }
     }
 
-    fn paths(&self, sent: &[Note]) -> Vec<Told> {
-        let mut paths: BTreeMap<(u32, usize), Told> = BTreeMap::new();
-        for note in sent {
-            match note {
-                Note::Path(seen) => {
-                    let told = paths.entry((seen.connection, seen.way)).or_insert_with(|| Told {
+    fn paths(&self, sent: &[Event]) -> Vec<QuicPathReport> {
+        let mut paths: BTreeMap<(u32, usize), QuicPathReport> = BTreeMap::new();
+        for event in sent {
+            match event {
+                Event::Path(seen) => {
+                    let told = paths.entry((seen.connection, seen.way)).or_insert_with(|| QuicPathReport {
                         connection: name_of(seen.connection),
                         lane: self.quic.lanes.get(seen.way).copied().unwrap_or(0),
-                        ..Told::default()
+                        ..QuicPathReport::default()
                     });
                     told.look(seen);
                 }
-                Note::Closed { connection, way, at, why } => {
+                Event::Closed { connection, way, at, why } => {
                     if let Some(told) = paths.get_mut(&(*connection, *way)) {
                         told.closed = Some((micros(*at), reason(*why)));
                     }
@@ -239,8 +240,8 @@ impl Ends<'_> {
     }
 }
 
-impl Told {
-    fn look(&mut self, seen: &PathNote) {
+impl QuicPathReport {
+    fn look(&mut self, seen: &PathSample) {
         let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let t_us = micros(seen.at);
         if seen.reductions > self.reduced {
@@ -260,11 +261,11 @@ impl Told {
     }
 }
 
-fn reason(why: Why) -> Closed {
+fn reason(why: CloseReason) -> Closed {
     match why {
-        Why::NotNeeded => Closed::Guard,
-        Why::Unanswered => Closed::Timeout,
-        Why::Other => Closed::Peer,
+        CloseReason::NotNeeded => Closed::Guard,
+        CloseReason::Unanswered => Closed::Timeout,
+        CloseReason::Other => Closed::Peer,
     }
 }
 
@@ -281,16 +282,16 @@ fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-fn notes(written: &[u8]) -> Result<Vec<Note>, Error> {
-    notes_of(written).map_err(|e| Error::spec("traffic", e.to_string()))
+fn events(written: &[u8]) -> Result<Vec<Event>, Error> {
+    events_of(written).map_err(|e| Error::spec("traffic", e.to_string()))
 }
 
 /// Whole lines; the last one may be under way.
-fn notes_of(written: &[u8]) -> Result<Vec<Note>, ReportError> {
+fn events_of(written: &[u8]) -> Result<Vec<Event>, ReportError> {
     let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let text = String::from_utf8_lossy(&written[..whole]);
-    let note = |line: &str| serde_json::from_str(line).map_err(|_| ReportError::Line(line.to_owned()));
-    text.lines().map(note).collect()
+    let event = |line: &str| serde_json::from_str(line).map_err(|_| ReportError::Line(line.to_owned()));
+    text.lines().map(event).collect()
 }
 
 #[cfg(test)]
@@ -298,9 +299,9 @@ mod tests {
     use super::*;
     use crate::convert::tests::of_text;
 
-    const ESTABLISHED: Note = Note::Established { connection: 0 };
+    const ESTABLISHED: Event = Event::Established { connection: 0 };
 
-    fn read(sent: &[Note], received: &[Note]) -> Result<Report, ReportError> {
+    fn read(sent: &[Event], received: &[Event]) -> Result<Report, ReportError> {
         let spec = of_text(
             "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n\
              [[traffic]]\nkind='bulk'\nprotocol='quic'\n",
@@ -310,25 +311,25 @@ mod tests {
         Ends { flow, quic: flow.quic().unwrap(), programs: &programs }.read(sent, received)
     }
 
-    fn begun(ms: u64) -> Note {
-        Note::Begun(Duration::from_millis(ms))
+    fn begun(ms: u64) -> Event {
+        Event::Begun(Duration::from_millis(ms))
     }
 
-    fn arrived(ms: u64, bytes: u64, stalled_ms: u64) -> Note {
+    fn arrived(ms: u64, bytes: u64, stalled_ms: u64) -> Event {
         let [at, stalled] = [ms, stalled_ms].map(Duration::from_millis);
-        Note::Arrived(Arrival { connection: 0, at, bytes, stalled })
+        Event::Arrived(Arrival { connection: 0, at, bytes, stalled })
     }
 
     #[test]
     fn what_arrived_counts_from_the_senders_order() {
         // The receiver was there a second before; the flow lasts four.
-        let notes = [
+        let events = [
             begun(9_000),
             arrived(2_000, 1_000, 0),
             arrived(3_000, 5_000, 700),
             arrived(6_000, 9_000, 3_000),
         ];
-        let report = read(&[begun(10_000), ESTABLISHED], &notes).unwrap();
+        let report = read(&[begun(10_000), ESTABLISHED], &events).unwrap();
         let [connection] = &report.connections[..] else { panic!("{report:?}") };
         assert_eq!(connection.bytes_within(0.0, 4.0), 5_000.0, "not what came after the end");
         assert_eq!(connection.bytes_within(1.5, 4.0), 2_000.0);
@@ -341,17 +342,21 @@ mod tests {
     fn paths_keep_what_they_said_last() {
         let path = |ms: u64, reductions| {
             let at = Duration::from_millis(ms);
-            Note::Path(PathNote {
+            Event::Path(PathSample {
                 way: 1,
                 at,
                 acked_bytes: ms,
                 lost_pkt: ms / 10,
                 reductions,
-                ..PathNote::default()
+                ..PathSample::default()
             })
         };
-        let closed =
-            Note::Closed { connection: 0, way: 1, at: Duration::from_millis(40), why: Why::NotNeeded };
+        let closed = Event::Closed {
+            connection: 0,
+            way: 1,
+            at: Duration::from_millis(40),
+            why: CloseReason::NotNeeded,
+        };
         let sent = [begun(0), ESTABLISHED, path(10, 0), path(20, 1), path(30, 1), closed];
         let report = read(&sent, &[begun(0)]).unwrap();
         let [told] = &report.paths[..] else { panic!("{report:?}") };
@@ -362,12 +367,12 @@ mod tests {
 
     #[test]
     fn other_bytes_than_were_sent_are_no_figures() {
-        let wrong = [begun(0), Note::Wrong { connection: 0, bytes: (10, 20) }];
+        let wrong = [begun(0), Event::Wrong { connection: 0, bytes: (10, 20) }];
         let error = read(&[begun(0), ESTABLISHED], &wrong).unwrap_err().to_string();
         assert!(error.contains("from byte 10 to 20"), "{error}");
         assert!(read(&[begun(0)], &[begun(0)]).is_err(), "nobody connected");
         assert!(read(&[], &[begun(0)]).is_err());
-        assert!(notes_of(b"{\"begun\":").unwrap().is_empty(), "a line under way");
-        assert!(notes_of(b"no line\n").is_err());
+        assert!(events_of(b"{\"begun\":").unwrap().is_empty(), "a line under way");
+        assert!(events_of(b"no line\n").is_err());
     }
 }

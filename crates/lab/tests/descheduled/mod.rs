@@ -1,4 +1,4 @@
-//! A VM with two network cards that sends to a host over two cables, and is off now and then.
+//! A VM with two network cards that sends to a host over two user-space links, and is descheduled now and then.
 #![allow(unreachable_pub, reason = "as `switch`")]
 
 pub mod neighbours;
@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use switch::{Namespace, run};
-use vmcc_lab::guest::{Accel, Guest, GuestError, GuestOptions, Power, Stream, Turn, kernel};
+use vmcc_lab::guest::{Accel, DutyCycle, Guest, GuestError, GuestOptions, Power, Stream, kernel};
 use vmcc_netlink::{MAX_LIMIT, PathManager};
 use wire::{Shape, Wire};
 
@@ -84,7 +84,7 @@ impl Lab {
     }
 
     /// Sends for some seconds while the VM is off by these turns; `None`: it always runs.
-    pub fn transfer(&mut self, algorithm: &str, seconds: u32, turn: Option<Turn>) -> Transfer {
+    pub fn transfer(&mut self, algorithm: &str, seconds: u32, turn: Option<DutyCycle>) -> Transfer {
         let turns = turn.into_iter().flat_map(std::iter::repeat);
         let measured = SETTLING.as_secs_f64()..f64::MAX;
         self.carry((algorithm, seconds, false), measured, |power, enough| {

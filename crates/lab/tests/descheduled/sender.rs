@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
-use vmcc_host::taken::{gaps, timeouts};
+use vmcc_host::cpu_steal::{gaps, timeouts};
 use vmcc_netlink::{MAX_LIMIT, PathManager};
 
 pub const ADDRESSES: [&str; 2] = ["10.79.0.100", "10.79.1.100"];

@@ -1,4 +1,4 @@
-//! A cable with a delay and a queue, between two taps: where the host's kernel has no netem.
+//! A user-space link with a delay and a queue, between two taps: where the host's kernel has no netem.
 //!
 //! From the first end to the second packets pass a queue of a rate that drops at its tail, then a delay; from the second to
 //! the first only the delay.
@@ -91,7 +91,7 @@ fn take(tap: &File, queue: Option<Shape>, delay: Duration, send: &Sender<Due>) {
 fn give(tap: &File, receive: &Receiver<Due>) {
     while let Ok((at, packet)) = receive.recv() {
         thread::sleep(at.saturating_duration_since(Instant::now()));
-        // A tap that is down takes nothing, as a cable to nowhere.
+        // A tap that is down takes nothing, as a link to nowhere.
         let _ = { tap }.write(&packet);
     }
 }

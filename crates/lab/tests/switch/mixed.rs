@@ -82,7 +82,7 @@ fn mixed(backend: &str, rate: &str, ecn_connections: usize, settings: &str) -> P
     let passed = thread::scope(|scope| {
         let bulk = [(ecn, 5201, ecn_connections), (legacy, 5202, 1)];
         let running = bulk.map(|(host, to_port, connections)| {
-            let options = format!("-t 14 -C cubic -P {connections}");
+            let options = format!("-t 30 -C cubic -P {connections}");
             scope.spawn(move || transfers(&[(host, sink, to_port)], &options))
         });
         let sent = || bulk.map(|(host, to_port, _)| acknowledged(host, to_port));

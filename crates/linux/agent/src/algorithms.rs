@@ -5,11 +5,11 @@ use crate::{Error, Guards, daemon, needs_root};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use vmcc_cc::Params;
+use vmcc_host::cpu_steal::{self, CpuSteal};
 use vmcc_host::diag::Subflow;
+use vmcc_host::mptcp::{self, Fallbacks};
 use vmcc_host::port;
-use vmcc_host::several_paths::{self, Fallbacks};
-use vmcc_host::taken::{self, Taken};
-use vmcc_host::{Lingering, Loaded, Status, Turn, netns};
+use vmcc_host::{Lingering, Loaded, PinLock, Status, netns};
 
 /// Time for which [`lingering_after_down`] waits for the kernel to free what nothing refers to any more.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,9 +34,9 @@ pub struct Request<'a> {
 pub fn up(request: Request<'_>) -> Result<Guards, Error> {
     needs_root("up: only root can load congestion controls")?;
     // What a killed one left is gone before, and one that starts meanwhile finds what this one did.
-    let turn = Turn::to_keep()?;
-    turn.clean()?;
-    vmcc_host::reclaim(vmcc_host::RECLAIM_AGE)?;
+    let lock = PinLock::for_pinning()?;
+    lock.clean()?;
+    vmcc_host::collect_garbage(vmcc_host::GC_MIN_AGE)?;
     let kept = kept()?;
     // All are loaded before any is kept: if one is refused, none stays.
     let load = |params| load(params, &kept, request.guarded);
@@ -45,7 +45,7 @@ pub fn up(request: Request<'_>) -> Result<Guards, Error> {
     for one in loaded.into_iter().flatten() {
         one.keep()?;
     }
-    drop(turn);
+    drop(lock);
     if request.restricted {
         let names: Vec<&str> = request.algorithms.iter().map(kernel_name).collect();
         vmcc_host::restrict(&names)?;
@@ -134,7 +134,7 @@ pub struct HostStatus {
     /// For how long the kernel opens connections as TCP after it found that SYNs with MPTCP's option are dropped.
     pub blackhole_timeout_s: Option<u64>,
     /// Processor time that this machine did not get, and what that may have cost.
-    pub taken: Taken,
+    pub taken: CpuSteal,
 }
 
 /// Reads the state of this host.
@@ -152,7 +152,7 @@ impl Observer {
     /// The kernel or a running agent does not report its state.
     pub fn status(&mut self) -> Result<HostStatus, Error> {
         let mut status = self.look(daemon::view)?;
-        status.taken.throttled = taken::throttled();
+        status.taken.throttled = cpu_steal::throttled();
         status.lingering = vmcc_host::lingering()?;
         Ok(status)
     }
@@ -179,8 +179,8 @@ impl Observer {
             ports,
             agent,
             fallbacks: Fallbacks::read().ok(),
-            blackhole_timeout_s: several_paths::blackhole_timeout_s(),
-            taken: Taken::now(),
+            blackhole_timeout_s: mptcp::blackhole_timeout_s(),
+            taken: CpuSteal::now(),
         })
     }
 }

@@ -23,7 +23,7 @@ pub struct Cleaned {
 /// The kernel refuses.
 pub fn clean() -> Result<Cleaned, Error> {
     let algorithms = vmcc_host::clean()?;
-    let entries = vmcc_host::reclaim(vmcc_host::RECLAIM_AGE)?;
+    let entries = vmcc_host::collect_garbage(vmcc_host::GC_MIN_AGE)?;
     let mut ports = port::detach_orphans()?;
     let budgets = port::remove_unused_budgets()?;
     ports.extend(port::forget_gone()?);

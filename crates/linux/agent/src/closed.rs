@@ -1,7 +1,7 @@
 //! Paths that the agent's guard closed, at the connections that go on without them.
 
 use crate::Connection;
-use crate::guard::Deed;
+use crate::guard::PathAction;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -31,10 +31,10 @@ impl From<&CloseRequest> for Closed {
     }
 }
 
-impl From<&Deed> for Closed {
-    fn from(deed: &Deed) -> Self {
-        let Deed { netns, token, local, remote, .. } = *deed;
-        let reason = deed.reason.clone();
+impl From<&PathAction> for Closed {
+    fn from(path_action: &PathAction) -> Self {
+        let PathAction { netns, token, local, remote, .. } = *path_action;
+        let reason = path_action.reason.clone();
         Self { time_ns: netns::monotonic_ns(), netns, token, local, remote, reason }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_closed_path_is_of_the_connection_with_its_token_in_its_namespace() {
+    fn closed_path_is_matched_by_token_and_namespace() {
         let entry = |netns: u32, token: u32| {
             json!({
                 "netns": netns, "token": token, "time_ns": 1, "local": "10.0.1.1:5", "remote": "10.0.1.2:6",
@@ -89,7 +89,7 @@ mod tests {
             })
         };
         let here = netns::own().unwrap();
-        let deed = Deed {
+        let path_action = PathAction {
             action: crate::Action::Closed,
             reason: "it carried nothing".to_owned(),
             netns: here,
@@ -97,8 +97,8 @@ mod tests {
             local: "10.0.2.1:7".parse().unwrap(),
             remote: "10.0.2.2:8".parse().unwrap(),
         };
-        let of_deed = serde_json::to_value(Closed::from(&deed)).unwrap();
-        let view = json!({ "closed": [entry(here, 7), entry(here + 1, 7), entry(here, 8), {}, of_deed] });
+        let of_action = serde_json::to_value(Closed::from(&path_action)).unwrap();
+        let view = json!({ "closed": [entry(here, 7), entry(here + 1, 7), entry(here, 8), {}, of_action] });
         let connection = |token| Connection {
             token,
             program: None,

@@ -5,7 +5,7 @@ use crate::closed::{self, ClosedPath};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use vmcc_host::diag::{Diag, EcnFeedback, MptcpDiag, Subflow, Whole};
+use vmcc_host::diag::{Diag, EcnFeedback, MptcpConnection, MptcpDiag, Subflow};
 use vmcc_host::sharing::{Detections, Evidence, Finding};
 use vmcc_host::states::{Member, State, States, Uncoupled};
 use vmcc_netlink::Links;
@@ -155,7 +155,7 @@ impl Observer {
 #[derive(Default)]
 struct Known {
     states: HashMap<[u8; 8], State>,
-    wholes: HashMap<(SocketAddr, SocketAddr), Whole>,
+    wholes: HashMap<(SocketAddr, SocketAddr), MptcpConnection>,
     detections: Option<Detections>,
     devices: BTreeMap<u32, String>,
     owners: BTreeMap<IpAddr, u32>,

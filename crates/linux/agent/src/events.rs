@@ -1,7 +1,7 @@
 //! Live events of a host: of the subflows of this network namespace, and of the agent.
 
 use crate::Error;
-use crate::daemon::{listen, now, poll};
+use crate::daemon::{listen, poll, timestamped};
 use serde_json::{Value, json};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
@@ -84,7 +84,7 @@ impl Follower {
         let mut lines = whole_lines(&mut self.begun);
         if ended {
             self.agent = None;
-            lines.push(now(
+            lines.push(timestamped(
                 json!({ "event": "agent-ended", "text": "the agent has ended, or we did not keep up" }),
             ));
         }
@@ -100,7 +100,7 @@ fn whole_lines(begun: &mut Vec<u8>) -> Vec<Value> {
 }
 
 fn of_kernel(event: &Event) -> Value {
-    now(match event {
+    timestamped(match event {
         Event::Established(ends) => json!({
             "event": "subflow-joined",
             "local": ends.local,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_taken_when_they_are_whole() {
+    fn partial_lines_are_buffered() {
         let mut begun = b"{\"event\":\"a\"}\nnonsense\n{\"eve".to_vec();
         assert_eq!(whole_lines(&mut begun), [json!({ "event": "a" })]);
         assert!(whole_lines(&mut begun).is_empty());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_subflows_is_said_in_words() {
+    fn subflow_events_have_text() {
         let ends = vmcc_netlink::Ends {
             local: "10.0.0.1:1".parse().unwrap(),
             remote: "10.0.0.2:2".parse().unwrap(),

@@ -21,8 +21,8 @@ const BPFFS: &str = "/sys/fs/bpf";
 /// Our folder in it.
 const FOLDER: &str = "vmcc";
 /// Retry interval and retries for a busy folder: two minutes in total, since loading is slow on an emulated machine.
-const TRY_EVERY: Duration = Duration::from_millis(100);
-const TRIES: u32 = 1200;
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_LOCK_POLLS: u32 = 1200;
 
 /// The mounts of the host: ours, or those of a process that has them.
 struct Host {
@@ -121,19 +121,19 @@ pub(crate) struct Pin {
     pub(crate) link: Option<OpsLink>,
 }
 
-/// The turn to change what is kept: one process at a time has it. The kernel takes it back when the process ends.
-pub struct Turn {
+/// Exclusive lock on the folder of pins. The kernel releases it when the process ends.
+pub struct PinLock {
     host: Host,
     /// `None` if there is no folder, and so nothing that is kept.
     lock: Option<Flock<File>>,
 }
 
-impl Turn {
-    /// Waits for the turn, and makes the folder, where registrations shall be kept.
+impl PinLock {
+    /// Waits for the lock and makes the folder, to pin registrations.
     ///
     /// # Errors
     /// The host's BPF file system cannot be reached or mounted; another process does not come to an end.
-    pub fn to_keep() -> Result<Self, ControlError> {
+    pub fn for_pinning() -> Result<Self, ControlError> {
         let host = Host::find()?;
         let failed = |source| ControlError::pin("algorithms", &host.path().join(FOLDER), source);
         host.mount().map_err(failed)?;
@@ -141,8 +141,8 @@ impl Turn {
         Ok(Self { host, lock })
     }
 
-    /// Waits for the turn, to remove what is kept, if anything is.
-    pub(crate) fn to_remove() -> Result<Self, ControlError> {
+    /// Waits for the lock, to remove pins, if there are any.
+    pub(crate) fn for_removal() -> Result<Self, ControlError> {
         let host = Host::find()?;
         let lock = lock(&host.path().join(FOLDER), false)?;
         Ok(Self { host, lock })
@@ -167,7 +167,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for PinLock {
     fn drop(&mut self) {
         // A folder made in vain; one that stays is harmless.
         let _ = self.remove_folder();
@@ -240,7 +240,7 @@ fn make(folder: &Path) -> io::Result<()> {
 /// Locks the folder; `None` if there is none and none is to be made.
 fn lock(folder: &Path, make_it: bool) -> Result<Option<Flock<File>>, ControlError> {
     let failed = |e: io::Error| ControlError::kernel(format!("lock {}", shown(folder).display()), e);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_LOCK_POLLS {
         if make_it {
             make(folder).map_err(|e| ControlError::pin("algorithms", folder, e))?;
         }
@@ -256,7 +256,7 @@ fn lock(folder: &Path, make_it: bool) -> Result<Option<Flock<File>>, ControlErro
                     return Ok(Some(file));
                 }
             }
-            Err((_, nix::Error::EWOULDBLOCK)) => thread::sleep(TRY_EVERY),
+            Err((_, nix::Error::EWOULDBLOCK)) => thread::sleep(LOCK_POLL_INTERVAL),
             Err((_, e)) => return Err(failed(e.into())),
         }
     }

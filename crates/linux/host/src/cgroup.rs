@@ -5,7 +5,7 @@
 //! path; one that was removed and made again under the same path is another one, which its number tells.
 
 use crate::bpffs;
-use crate::error::{ControlError, whole};
+use crate::error::{ControlError, error_chain};
 use crate::objects::{self, Log};
 use crate::shared::algorithm;
 use crate::shared::cgroup::Settings;
@@ -90,7 +90,7 @@ pub fn set(root: &Path, cgroup: &str, congestion_control: &str) -> Result<(), Co
     bpffs::in_folder(FOLDER, true, |folder| {
         let new = folder.join(pin.name(cgroup));
         remove(&new)?;
-        link.pin(&new).map_err(|e| io::Error::other(whole(&e)))?;
+        link.pin(&new).map_err(|e| io::Error::other(error_chain(&e)))?;
         let mut others = old.iter().map(|(name, _)| folder.join(name)).filter(|path| *path != new);
         others.try_for_each(|path| remove(&path))
     })
@@ -126,7 +126,7 @@ pub fn id(path: &Path) -> Option<u64> {
 
 fn attach(folder: &File, congestion_control: &str) -> Result<Link, String> {
     let log = Log::start();
-    load(folder, congestion_control).map_err(|e| format!("{}: {}", whole(&e), log.tail(4)))
+    load(folder, congestion_control).map_err(|e| format!("{}: {}", error_chain(&e), log.tail(4)))
 }
 
 fn load(folder: &File, congestion_control: &str) -> libbpf_rs::Result<Link> {

@@ -165,7 +165,7 @@ pub(crate) fn system(error: &(dyn std::error::Error + 'static)) -> Option<io::Er
 }
 
 /// An error with its causes, each once: libbpf-rs says in the first only what was tried.
-pub(crate) fn whole(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let texts = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
     texts
         .reduce(|all, cause| if all.contains(&cause) { all } else { format!("{all}: {cause}") })

@@ -21,9 +21,9 @@ pub use subflow::{Endpoint, Reopened, renew, reopen, restore, set_backup};
 
 use crate::diag::{CaState, Diag, DiagError, Subflow};
 use crate::error::ControlError;
+use crate::group_table;
 use crate::load::Loaded;
 use crate::netns;
-use crate::table;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -212,7 +212,7 @@ impl Guard {
     /// The inode numbers of the network namespaces that have MPTCP connections under this algorithm, each with a number that
     /// changes with whatever happens to these.
     pub fn activity(&self) -> BTreeMap<u32, u64> {
-        self.groups.as_ref().map(table::activity).unwrap_or_default()
+        self.groups.as_ref().map(group_table::activity).unwrap_or_default()
     }
 
     /// Requests that nobody had read when this guard began.

@@ -56,14 +56,14 @@ pub(crate) fn ops_links() -> Result<Vec<OpsLink>, ControlError> {
 /// Opens a link; `None` if it is gone since it was listed, or not there yet: one that somebody is just making has its
 /// number before it holds anything, and the kernel answers EAGAIN.
 fn settled_link(id: u32) -> io::Result<Option<OwnedFd>> {
-    const TRIES: u32 = 20;
-    const TRY_EVERY: Duration = Duration::from_millis(5);
-    for _ in 0..TRIES {
+    const MAX_POLLS: u32 = 20;
+    const POLL_INTERVAL: Duration = Duration::from_millis(5);
+    for _ in 0..MAX_POLLS {
         // SAFETY: takes no pointer.
         match owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }) {
             Ok(fd) => return Ok(Some(fd)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => thread::sleep(TRY_EVERY),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => thread::sleep(POLL_INTERVAL),
             Err(e) => return Err(e),
         }
     }

@@ -8,7 +8,7 @@
 use crate::diag::Diag;
 use crate::error::ControlError;
 use crate::netns;
-use crate::registered::{References, references};
+use crate::registry::{References, references};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;

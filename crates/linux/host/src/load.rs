@@ -9,13 +9,13 @@
 
 use crate::accounts::{self, ACCOUNTS_MAP, Shortage};
 use crate::counters::{COUNTERS_MAP, Counters};
-use crate::error::{ControlError, LoadError, whole};
+use crate::error::{ControlError, LoadError, error_chain};
+use crate::group_table::{self, Connection};
 use crate::netns;
 use crate::objects::{Log, Object};
-use crate::registered::{self, CONFIG_MAP, Registered};
+use crate::registry::{self, CONFIG_MAP, Registration};
 use crate::shared::algorithm::{Config, MP_OPS_FLAGS, RawParams, TCP_CONG_NEEDS_ACCECN};
 use crate::shared::{self, FIRST};
-use crate::table::{self, Connection};
 use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::{
     ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenMapMut, OpenObject,
@@ -64,7 +64,7 @@ impl Loaded {
     pub fn load(algorithm: Algorithm, params: &Params) -> Result<Self, LoadError> {
         let kernel_name = algorithm.info().kernel_name;
         // Not found out by trying: the kernel would log every refusal.
-        if let Some(other) = registered::find(kernel_name)? {
+        if let Some(other) = registry::find(kernel_name)? {
             return Self::join(algorithm, params, other);
         }
         match Self::register(algorithm, params) {
@@ -93,7 +93,7 @@ impl Loaded {
         let ids = describe(&object, algorithm, params).map_err(refused)?;
         let link = attach(&mut object).map_err(refused)?;
         let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id)).transpose();
-        let program_ids = object.progs().filter_map(|p| registered::program_id(&p)).collect();
+        let program_ids = object.progs().filter_map(|p| registry::program_id(&p)).collect();
         Ok(Self {
             algorithm,
             config: find_map(&object, CONFIG_MAP).map_err(refused)?,
@@ -107,7 +107,7 @@ impl Loaded {
     }
 
     /// The name is taken: by a vmcc like this one, with the same parameters?
-    fn join(algorithm: Algorithm, params: &Params, other: Registered) -> Result<Self, LoadError> {
+    fn join(algorithm: Algorithm, params: &Params, other: Registration) -> Result<Self, LoadError> {
         let kernel_name = algorithm.info().kernel_name;
         let taken =
             |holder: String, remedy| Err(LoadError::AlreadyRegistered { kernel_name, holder, remedy });
@@ -130,14 +130,14 @@ impl Loaded {
         )
     }
 
-    fn share(algorithm: Algorithm, other: Registered) -> Result<Self, u32> {
+    fn share(algorithm: Algorithm, other: Registration) -> Result<Self, u32> {
         let pid = other.config.owner_pid;
         let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id).ok()).flatten();
         let config = MapHandle::try_from(&other.map).map_err(|_| pid)?;
         let (groups, events) = (handle(other.config.groups_map_id), handle(other.config.events_map_id));
         let counters = handle(other.config.counters_map_id);
         let accounts = handle(other.config.accounts_map_id);
-        let program_ids = registered::programs_beside(&other.map).map_err(|_| pid)?;
+        let program_ids = registry::programs_beside(&other.map).map_err(|_| pid)?;
         let hold = Hold::Shared { _link: other.into_link().ok_or(pid)? };
         Ok(Self { algorithm, hold, groups, events, counters, accounts, program_ids, config })
     }
@@ -167,7 +167,7 @@ impl Loaded {
     /// # Errors
     /// Parameters of another algorithm, or the kernel refuses.
     pub fn set_params(&self, params: &Params) -> Result<(), ControlError> {
-        registered::write_params(self.algorithm, &self.config, params)
+        registry::write_params(self.algorithm, &self.config, params)
     }
 
     /// MPTCP connections that are in the table now; `None` for an algorithm that keeps none.
@@ -185,7 +185,7 @@ impl Loaded {
     /// # Errors
     /// The kernel refuses.
     pub fn table(&self) -> Result<Vec<Connection>, ControlError> {
-        self.groups.as_ref().map_or_else(|| Ok(Vec::new()), table::read)
+        self.groups.as_ref().map_or_else(|| Ok(Vec::new()), group_table::read)
     }
 
     /// Refusals so far, because an account or a shared resource was full.
@@ -198,7 +198,7 @@ impl Loaded {
     /// # Errors
     /// The kernel refuses.
     pub fn limit_accounts(&self, connections: u32) -> Result<(), ControlError> {
-        registered::change_config(&self.config, self.kernel_name(), |config| {
+        registry::change_config(&self.config, self.kernel_name(), |config| {
             config.account_connections = connections;
         })
     }
@@ -234,7 +234,7 @@ impl Loaded {
             && let Some(link) = link.take()
         {
             let is_link = *is_link;
-            registered::keep(self.kernel_name(), link, is_link, &self.config)?;
+            registry::keep(self.kernel_name(), link, is_link, &self.config)?;
         }
         Ok(())
     }
@@ -248,10 +248,10 @@ pub(crate) fn room() -> io::Result<()> {
 }
 
 /// The registration that the kernel speaks of: its link is listed a moment after its name is taken.
-fn found_soon(kernel_name: &str) -> Result<Option<Registered>, ControlError> {
-    const TRIES: u32 = 20;
-    for _ in 0..TRIES {
-        if let Some(found) = registered::find(kernel_name)? {
+fn found_soon(kernel_name: &str) -> Result<Option<Registration>, ControlError> {
+    const MAX_POLLS: u32 = 20;
+    for _ in 0..MAX_POLLS {
+        if let Some(found) = registry::find(kernel_name)? {
             return Ok(Some(found));
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -287,7 +287,7 @@ fn refusal(kernel_name: &'static str, error: &libbpf_rs::Error, log: &Log) -> Lo
         ErrorKind::AlreadyExists => {
             LoadError::AlreadyRegistered { kernel_name, holder: "something else".to_owned(), remedy: "" }
         }
-        _ => LoadError::Refused { kernel_name, cause: whole(error), log: log.tail(LOG_LINES) },
+        _ => LoadError::Refused { kernel_name, cause: error_chain(error), log: log.tail(LOG_LINES) },
     }
 }
 
@@ -313,7 +313,7 @@ fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<
             let mut config = initial.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
             config.build = object.build;
             config.owner_pid = std::process::id();
-            config.owner_start = registered::started(config.owner_pid).unwrap_or(0);
+            config.owner_start = registry::start_time(config.owner_pid).unwrap_or(0);
             config.initial_netns = netns::initial().unwrap_or(0);
             config.params = RawParams { v: *params.raw() };
             map.set_initial_value(config.as_bytes())?;
@@ -359,7 +359,7 @@ fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -
     let config = Config {
         accounts_map_id: id(ACCOUNTS_MAP),
         owner_pid,
-        owner_start: registered::started(owner_pid).unwrap_or(0),
+        owner_start: registry::start_time(owner_pid).unwrap_or(0),
         ops_map_id: id(OPS_MAP),
         groups_map_id: id("mp_groups"),
         events_map_id: id("mp_events"),

@@ -11,9 +11,9 @@ mod qdisc;
 use crate::accounts::Shortage;
 use crate::diag::{Diag, DiagError};
 use crate::load;
+use crate::mptcp::{self, Fallbacks};
 use crate::objects;
-use crate::registered;
-use crate::several_paths::{self, Fallbacks};
+use crate::registry;
 use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::{MapHandle, MapType};
 use nix::libc;
@@ -220,7 +220,7 @@ fn upgrade() -> Answer {
     let remedy = "as root, on a distribution's kernel from 6.6 on with CONFIG_MPTCP (Debian's 6.12 does); some vendors' kernels, \
                   of small virtual machines for example, refuse. Without it no `upgrade = true` of a `[[cgroup]]`; start the \
                   programs with `mptcpize run` instead";
-    crate::upgrade::possible().map_err(|e| problem(e, remedy))
+    crate::upgrade::check_support().map_err(|e| problem(e, remedy))
 }
 
 fn mptcp() -> Answer {
@@ -247,7 +247,7 @@ fn mptcp_socket() -> io::Result<OwnedFd> {
 
 /// Without MPTCP there is nothing to be said of it.
 fn limits() -> Answer {
-    let found = several_paths::obstacles().unwrap_or_default();
+    let found = mptcp::obstacles().unwrap_or_default();
     let text = found.first().and_then(|text| text.split_once("; "));
     text.map_or(Ok(()), |(reason, remedy)| Err(problem(reason, remedy)))
 }
@@ -259,7 +259,7 @@ fn blackhole() -> Answer {
     if before.blackholes == 0 || !opens_as_tcp(before) {
         return Ok(());
     }
-    let seconds = several_paths::blackhole_timeout_s().unwrap_or_default();
+    let seconds = mptcp::blackhole_timeout_s().unwrap_or_default();
     Err(problem(
         format!(
             "the kernel opens connections as TCP for {seconds} s or longer, because SYNs with TCP option 30 were dropped on \
@@ -345,7 +345,7 @@ fn destroy() -> Answer {
 
 /// Checks that the loaded algorithms had room for every path, and passed on every request to close one.
 fn room() -> Answer {
-    let short: Vec<String> = registered::list()
+    let short: Vec<String> = registry::list()
         .unwrap_or_default()
         .iter()
         .filter(|one| one.shortage.is_some_and(|s| Shortage { beyond: 0, ..s } != Shortage::default()))

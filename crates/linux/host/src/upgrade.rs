@@ -6,7 +6,7 @@
 
 use crate::bpffs;
 use crate::cgroup;
-use crate::error::{ControlError, whole};
+use crate::error::{ControlError, error_chain};
 use crate::objects::{self, Log};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use std::io;
@@ -102,7 +102,7 @@ pub fn unset(cgroup: &str) -> Result<(), ControlError> {
 ///
 /// # Errors
 /// It does not.
-pub fn possible() -> Result<(), ControlError> {
+pub fn check_support() -> Result<(), ControlError> {
     attach().map(drop).map_err(|cause| ControlError::kernel("try to upgrade TCP sockets to MPTCP", cause))
 }
 
@@ -125,9 +125,9 @@ fn attach() -> Result<(Object, Link), String> {
             ErrorKind::NotFound => {
                 "this kernel asks nobody which protocol a socket gets (Linux 6.6 and newer do)"
             }
-            _ => return format!("{}: {}", whole(&e), log.tail(4)),
+            _ => return format!("{}: {}", error_chain(&e), log.tail(4)),
         };
-        format!("{why} ({})", whole(&e))
+        format!("{why} ({})", error_chain(&e))
     })
 }
 
@@ -138,5 +138,5 @@ fn load() -> libbpf_rs::Result<(Object, Link)> {
 }
 
 fn other(error: libbpf_rs::Error) -> io::Error {
-    io::Error::other(whole(&error))
+    io::Error::other(error_chain(&error))
 }

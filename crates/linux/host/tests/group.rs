@@ -360,7 +360,7 @@ fn root_entries_that_nobody_holds_are_reclaimed_and_a_mistake_heals() {
     net.select(loaded.kernel_name());
     let open = open_connections(&net, 5210, 3);
     assert_eq!(
-        (vmcc_host::reclaim(Duration::ZERO).unwrap(), loaded.connections()),
+        (vmcc_host::collect_garbage(Duration::ZERO).unwrap(), loaded.connections()),
         (0, Some(6)),
         "they live"
     );
@@ -368,11 +368,11 @@ fn root_entries_that_nobody_holds_are_reclaimed_and_a_mistake_heals() {
     for ns in [&net.client, &net.server] {
         common::run(&format!("ip netns del {ns}"));
     }
-    assert_eq!(vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).unwrap(), 0, "too young");
-    assert_eq!(vmcc_host::reclaim(Duration::ZERO).unwrap(), 6);
+    assert_eq!(vmcc_host::collect_garbage(vmcc_host::GC_MIN_AGE).unwrap(), 0, "too young");
+    assert_eq!(vmcc_host::collect_garbage(Duration::ZERO).unwrap(), 6);
     // Whom a late ACK called may be back already: all have been sent by then, so once more is the end of it.
     std::thread::sleep(Duration::from_millis(300));
-    vmcc_host::reclaim(Duration::ZERO).unwrap();
+    vmcc_host::collect_garbage(Duration::ZERO).unwrap();
     assert_eq!(loaded.connections(), Some(0));
     exchange(&open);
     assert_eq!(loaded.connections(), Some(6), "they were alive after all");

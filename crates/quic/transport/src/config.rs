@@ -8,7 +8,7 @@ use vmcc_cc::{Algorithm, Params};
 use vmcc_multipath::Scheduler;
 use vmcc_units::time::Span;
 
-/// Which path carries the acknowledgments of a path's packets.
+/// Policy for the path that carries acknowledgments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckPath {
     /// Itself, as long as it answers.
@@ -41,9 +41,9 @@ pub struct Config {
     pub coupling: Coupling,
     /// A detector of shared bottlenecks has paths given up only while more than so many are in use (d of mTCP's MPd), at least 1.
     pub min_paths: u32,
-    /// Which path takes the next packet.
+    /// Packet scheduler.
     pub scheduler: Scheduler,
-    /// Which path takes acknowledgments.
+    /// Path of acknowledgments.
     pub ack_path: AckPath,
     /// Paths at a time, from 1 to [`vmcc_cc::MAX_PATHS`]; with 1 the multipath extension is not offered.
     pub max_paths: u32,

@@ -34,9 +34,9 @@ pub(crate) struct Advice {
     pub(crate) only: Option<bool>,
 }
 
-/// State of a path for its window's decisions.
+/// Path state that is passed to the congestion control hooks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment<'a> {
+pub(crate) struct CcContext<'a> {
     pub(crate) now: Time,
     /// Index in the group.
     pub(crate) slot: usize,
@@ -144,13 +144,13 @@ impl Window {
     }
 
     /// The path can be used: the algorithm begins.
-    pub(crate) fn begin(&mut self, cc: &mut Controller, at: &Moment<'_>) {
+    pub(crate) fn begin(&mut self, cc: &mut Controller, at: &CcContext<'_>) {
         let event = self.event(at);
-        self.ask(cc, Algorithm::init, &event);
+        self.call_hook(cc, Algorithm::init, &event);
     }
 
     /// Something was sent; `limited` says that the window now holds the next packet back.
-    pub(crate) fn on_sent(&mut self, at: &Moment<'_>, bytes: u64, limited: bool) {
+    pub(crate) fn on_sent(&mut self, at: &CcContext<'_>, bytes: u64, limited: bool) {
         self.in_flight += bytes;
         if self.is_reducing() {
             self.prr.out += 1;
@@ -166,7 +166,7 @@ impl Window {
         self.limited || (self.in_slow_start() && self.cwnd < 2 * self.max_out)
     }
 
-    fn event(&self, at: &Moment<'_>) -> Event {
+    fn event(&self, at: &CcContext<'_>) -> Event {
         let known = at.rtt.srtt_8us != 0;
         Event {
             now_us: at.now.us().max(1),
@@ -185,7 +185,7 @@ impl Window {
     }
 
     /// Asks the algorithm, carries out what it says of the window, shows the path to its siblings.
-    fn ask(&mut self, cc: &mut Controller, hook: Hook, event: &Event) -> Advice {
+    fn call_hook(&mut self, cc: &mut Controller, hook: Hook, event: &Event) -> Advice {
         let group = cc.grouped.then_some(&cc.group);
         let decision = hook(&cc.algorithm, event, &mut self.path, group, &cc.params);
         let advice = self.apply(&decision, event.cause);
@@ -221,11 +221,11 @@ impl Window {
         cc.group.publish(slot, shown);
     }
 
-    fn set_state(&mut self, cc: &mut Controller, at: &Moment<'_>, state: State) {
+    fn set_state(&mut self, cc: &mut Controller, at: &CcContext<'_>, state: State) {
         if self.state != state {
             self.state = state;
             let event = self.event(at);
-            self.ask(cc, Algorithm::on_state, &event);
+            self.call_hook(cc, Algorithm::on_state, &event);
         }
     }
 
@@ -240,34 +240,40 @@ impl Window {
     }
 
     /// An acknowledgment came; what it acknowledges and reveals as lost is no longer in flight.
-    pub(crate) fn on_ack(&mut self, cc: &mut Controller, at: &Moment<'_>, acked: &Acked) -> Advice {
+    pub(crate) fn on_ack(&mut self, cc: &mut Controller, at: &CcContext<'_>, acked: &Acked) -> Advice {
         let packets = self.packets(acked);
         let marked = acked.marked;
         let mut event = self.event(at);
         let mut advice = Advice::default();
         if marked > 0 {
             let ece = Event { flags: event.flags | EventFlags::ECE, acked_pkt: marked, ..event };
-            advice = self.ask(cc, Algorithm::on_ack, &ece);
+            advice = self.call_hook(cc, Algorithm::on_ack, &ece);
             event = self.event(at);
         }
         if marked == 0 || packets > marked {
             event.rtt_us = acked.rtt_us;
             event.acked_pkt = packets.saturating_sub(marked);
-            advice = self.ask(cc, Algorithm::on_ack, &event);
+            advice = self.call_hook(cc, Algorithm::on_ack, &event);
         }
         let sharing = self.detect_sharing(cc, at, &event, marked);
-        self.leave(cc, at, acked);
-        let reveals = self.react(cc, at, acked, marked);
+        self.exit_recovery(cc, at, acked);
+        let reveals = self.on_congestion_signal(cc, at, acked, marked);
         if self.is_reducing() {
             self.reduce(cc, at, packets, !reveals);
         } else if packets > 0 && self.is_limited() {
             let event = Event { rtt_us: acked.rtt_us, acked_pkt: packets, ..self.event(at) };
-            self.ask(cc, Algorithm::on_grow, &event);
+            self.call_hook(cc, Algorithm::on_grow, &event);
         }
         Advice { close_for: sharing.close_for.or(advice.close_for), only: sharing.only.or(advice.only) }
     }
 
-    fn detect_sharing(&mut self, cc: &mut Controller, at: &Moment<'_>, event: &Event, marked: u32) -> Advice {
+    fn detect_sharing(
+        &mut self,
+        cc: &mut Controller,
+        at: &CcContext<'_>,
+        event: &Event,
+        marked: u32,
+    ) -> Advice {
         let Some(sharing) = cc.sharing.as_mut().filter(|_| cc.grouped) else { return Advice::default() };
         let flags = event.flags.with(EventFlags::CWND_LIMITED, at.waiting).with(EventFlags::ECE, marked > 0);
         let event = Event { flags, cwnd_pkt: self.cwnd, ..*event };
@@ -278,7 +284,7 @@ impl Window {
     }
 
     /// Ends a state once something that was sent in it has arrived.
-    fn leave(&mut self, cc: &mut Controller, at: &Moment<'_>, acked: &Acked) {
+    fn exit_recovery(&mut self, cc: &mut Controller, at: &CcContext<'_>, acked: &Acked) {
         if self.state == State::Open || acked.packets == 0 || acked.newest <= self.since {
             return;
         }
@@ -289,7 +295,13 @@ impl Window {
     }
 
     /// Begins a reduction for a loss or a mark, once per round trip; whether there was a loss.
-    fn react(&mut self, cc: &mut Controller, at: &Moment<'_>, acked: &Acked, marked: u32) -> bool {
+    fn on_congestion_signal(
+        &mut self,
+        cc: &mut Controller,
+        at: &CcContext<'_>,
+        acked: &Acked,
+        marked: u32,
+    ) -> bool {
         let lost = acked.lost.is_some_and(|sent| sent > self.since || self.since == Time::ZERO);
         if self.state == State::Loss || self.state == State::Recovery {
             return lost;
@@ -306,17 +318,17 @@ impl Window {
         acked.lost.is_some()
     }
 
-    fn begin_reduction(&mut self, cc: &mut Controller, at: &Moment<'_>, cause: Cause) {
+    fn begin_reduction(&mut self, cc: &mut Controller, at: &CcContext<'_>, cause: Cause) {
         let mut event = self.event(at);
         event.cause = cause;
         event.flags = event.flags.with(EventFlags::ECE, cause == Cause::Ece);
-        self.ask(cc, Algorithm::on_congestion, &event);
+        self.call_hook(cc, Algorithm::on_congestion, &event);
         self.since = at.now;
         self.reductions += 1;
         self.prr = Prr::start(self.cwnd);
     }
 
-    fn reduce(&mut self, cc: &mut Controller, at: &Moment<'_>, delivered: u32, safe: bool) {
+    fn reduce(&mut self, cc: &mut Controller, at: &CcContext<'_>, delivered: u32, safe: bool) {
         if delivered > 0 {
             let pipe = self.in_flight_pkt();
             let send = self.prr.on_ack(pipe, self.ssthresh.max(1), delivered, safe);
@@ -326,15 +338,15 @@ impl Window {
     }
 
     /// Losses that a timer has revealed.
-    pub(crate) fn on_lost(&mut self, cc: &mut Controller, at: &Moment<'_>, newest: Time) {
-        self.react(cc, at, &Acked { lost: Some(newest), ..Acked::default() }, 0);
+    pub(crate) fn on_lost(&mut self, cc: &mut Controller, at: &CcContext<'_>, newest: Time) {
+        self.on_congestion_signal(cc, at, &Acked { lost: Some(newest), ..Acked::default() }, 0);
     }
 
     /// Everything that was sent over a long time is lost: begin anew, with one packet more than so many that are out.
-    pub(crate) fn on_persistent_congestion(&mut self, cc: &mut Controller, at: &Moment<'_>, out: u32) {
+    pub(crate) fn on_persistent_congestion(&mut self, cc: &mut Controller, at: &CcContext<'_>, out: u32) {
         if self.state != State::Loss {
             let event = Event { cause: Cause::Rto, ..self.event(at) };
-            self.ask(cc, Algorithm::on_congestion, &event);
+            self.call_hook(cc, Algorithm::on_congestion, &event);
         }
         (self.since, self.cwnd, self.limited) = (at.now, out.saturating_add(1), true);
         self.set_state(cc, at, State::Loss);

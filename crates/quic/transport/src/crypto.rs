@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_retry_of_the_standard() {
+    fn retry_integrity_tag_of_rfc_9001() {
         // RFC 9001 appendix A.4.
         let retry = [
             0xff, 0, 0, 0, 1, 0, 8, 0xf0, 0x67, 0xa5, 0x50, 0x2a, 0x42, 0x62, 0xb5, 0x74, 0x6f, 0x6b, 0x65,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_of_one_seed_are_the_same_and_split_ones_are_not() {
+    fn equal_seeds_agree_and_split_generators_differ() {
         let (mut a, mut b) = (Random::new(b"seed"), Random::new(b"seed"));
         assert_eq!((a.bytes(), a.u64()), (b.bytes(), b.u64()));
         let (mut c, mut d) = (a.split(), a.split());

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn outage_leaves_the_newest() {
+    fn outage_keeps_the_newest_datagram() {
         let mut queue = DatagramQueue::default();
         (0..400).for_each(|i| queue.push(at(10 * i), vec![i as u8]));
         assert_eq!(queue.drop_old(at(4000), Span::from_ms(50)), 399);

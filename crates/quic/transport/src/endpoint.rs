@@ -1,10 +1,10 @@
-//! Several connections over the same sockets: who a datagram is for, who may connect, what is said to strangers.
+//! Endpoint: demultiplexes datagrams to connections by connection id, admits clients, and sends stateless replies.
 
-mod strangers;
+mod stateless;
 mod token;
 
 use crate::config::Config;
-use crate::connection::{Begin, Connection, EndpointNews, LOCAL_CID_LEN, Transmit};
+use crate::connection::{Connection, ConnectionInit, EndpointEvent, LOCAL_CID_LEN, Transmit};
 use crate::crypto::{Random, Secret, Side, Tls, TlsError};
 use crate::event::Event;
 use crate::paths::{Route, mtu};
@@ -126,7 +126,7 @@ impl Endpoint {
         let (own_cid, original_dcid) = (self.new_id(), self.new_id());
         // With a longer one no Initial packet would have room for anything else.
         let token = Some(token).filter(|token| token.len() <= 600).unwrap_or_default();
-        let begin = Begin {
+        let begin = ConnectionInit {
             side: Side::Client,
             config,
             random: self.random.split(),
@@ -160,7 +160,7 @@ impl Endpoint {
     /// A datagram came. It is decrypted in place.
     pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, data: &mut [u8]) {
         let Ok(header) = header::decode(data, LOCAL_CID_LEN) else {
-            self.on_unreadable(route, data);
+            self.on_unknown_version(route, data);
             return;
         };
         if let Some(&handle) = self.ids.get(&header.dcid) {
@@ -168,7 +168,7 @@ impl Endpoint {
             return;
         }
         match header.kind {
-            Kind::Short => self.on_stray(now, route, &header, data),
+            Kind::Short => self.on_unknown_cid(now, route, &header, data),
             Kind::Initial if data.len() >= usize::from(mtu::BASE) => {
                 self.on_initial(now, route, ecn, &header, data)
             }
@@ -217,12 +217,12 @@ impl Endpoint {
     /// Takes what a connection has for the endpoint, and sees to its timer and its turn.
     fn settle(&mut self, handle: Handle) {
         let Some(entry) = self.entries.get_mut(&handle) else { return };
-        while let Some(news) = entry.connection.poll_news() {
+        while let Some(news) = entry.connection.poll_endpoint_event() {
             match news {
-                EndpointNews::NewLocal(id) => self.ids.insert(id, handle),
-                EndpointNews::RetiredLocal(id) => self.ids.remove(&id),
-                EndpointNews::ResetToken(token) => self.reset_tokens.insert(token, handle),
-                EndpointNews::ForgetToken(token) => self.reset_tokens.remove(&token),
+                EndpointEvent::NewLocal(id) => self.ids.insert(id, handle),
+                EndpointEvent::RetiredLocal(id) => self.ids.remove(&id),
+                EndpointEvent::ResetToken(token) => self.reset_tokens.insert(token, handle),
+                EndpointEvent::ForgetToken(token) => self.reset_tokens.remove(&token),
             };
         }
         while let Some(event) = entry.connection.poll_event() {

@@ -81,7 +81,7 @@ pub enum ConnectionError {
     #[error("closed by this end")]
     LocallyClosed,
     /// The peer's application closed it.
-    #[error("closed by the peer with code {code}{}", said(reason))]
+    #[error("closed by the peer with code {code}{}", format_reason(reason))]
     ApplicationClosed {
         /// The application's code.
         code: u64,
@@ -110,7 +110,7 @@ pub enum ConnectionError {
     VersionMismatch,
 }
 
-fn said(reason: &str) -> String {
+fn format_reason(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 

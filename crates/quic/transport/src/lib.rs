@@ -38,11 +38,11 @@ mod datagrams;
 mod endpoint;
 mod error;
 mod event;
+pub mod null_crypto;
 mod paths;
 pub mod qlog;
 mod recovery;
 mod streams;
-pub mod unprotected;
 mod wire;
 
 pub use config::{AckPath, Config, Coupling};

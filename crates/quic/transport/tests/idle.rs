@@ -19,7 +19,7 @@ fn weigh(count: usize) -> [usize; 2] {
 }
 
 #[test]
-fn an_idle_connection_takes_little_memory_and_the_next_one_no_more() {
+fn idle_connection_memory_is_bounded() {
     let (few, many) = (weigh(20), weigh(120));
     for (few, many) in few.into_iter().zip(many) {
         let each = (many - few) / 100;

@@ -51,13 +51,13 @@ impl fmt::Debug for Fingerprint {
 #[error(
     "`{0}` is no fingerprint: it has the form sha256: and 64 hexadecimal digits, as `vmcc keys` prints it"
 )]
-pub struct NoFingerprint(String);
+pub struct FingerprintError(String);
 
 impl FromStr for Fingerprint {
-    type Err = NoFingerprint;
+    type Err = FingerprintError;
 
-    fn from_str(text: &str) -> Result<Fingerprint, NoFingerprint> {
-        let wrong = || NoFingerprint(text.to_owned());
+    fn from_str(text: &str) -> Result<Fingerprint, FingerprintError> {
+        let wrong = || FingerprintError(text.to_owned());
         let digits = text.strip_prefix(PREFIX).unwrap_or(text).as_bytes();
         if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err(wrong());
@@ -110,7 +110,7 @@ pub enum KeysError {
         /// Counted from 1.
         line: usize,
         /// The text in its place.
-        source: NoFingerprint,
+        source: FingerprintError,
     },
     /// No key could be made.
     #[error("a key cannot be made: {0}")]
@@ -211,7 +211,7 @@ impl Identity {
     ///
     /// # Errors
     /// It cannot be read or made.
-    pub fn load_or_make(folder: &Path) -> Result<(Identity, bool), KeysError> {
+    pub fn load_or_create(folder: &Path) -> Result<(Identity, bool), KeysError> {
         match Identity::load(folder) {
             Err(KeysError::None(_)) => {}
             other => return other.map(|identity| (identity, false)),
@@ -320,12 +320,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_made_once_and_only_their_owner_reads_them() {
+    fn keys_are_created_once_with_mode_600() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("vmcc");
         assert!(matches!(Identity::load(&inner), Err(KeysError::None(_))));
-        let (first, made) = Identity::load_or_make(&inner).unwrap();
-        let (second, again) = Identity::load_or_make(&inner).unwrap();
+        let (first, made) = Identity::load_or_create(&inner).unwrap();
+        let (second, again) = Identity::load_or_create(&inner).unwrap();
         assert!(made && !again);
         assert_eq!(first.fingerprint(), second.fingerprint());
         assert_ne!(first.fingerprint(), Identity::generate().unwrap().fingerprint());
@@ -333,16 +333,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_lists_that_others_can_use_or_change_are_refused() {
+    fn unsafe_permissions_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let (identity, _) = Identity::load_or_make(folder.path()).unwrap();
+        let (identity, _) = Identity::load_or_create(folder.path()).unwrap();
         trust(folder.path(), identity.fingerprint(), "").unwrap();
         let mode = |name: &str, mode| {
             fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
         };
         for open in [0o640, 0o604, 0o620, 0o602, 0o666] {
             mode(KEY, open);
-            let error = Identity::load_or_make(folder.path()).err().unwrap();
+            let error = Identity::load_or_create(folder.path()).err().unwrap();
             assert!(matches!(error, KeysError::Public { mode, .. } if mode == open), "{error}");
             assert!(error.to_string().contains("chmod 600"), "{error}");
         }
@@ -361,9 +361,9 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_first_at_once_makes_the_keys_of_all() {
+    fn concurrent_creation_yields_one_key() {
         let folder = tempfile::tempdir().unwrap();
-        let made = || Identity::load_or_make(folder.path()).unwrap();
+        let made = || Identity::load_or_create(folder.path()).unwrap();
         let all: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(made)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_remembered_and_wrong_lines_named() {
+    fn peers_are_stored_and_invalid_lines_named() {
         let folder = tempfile::tempdir().unwrap();
         let peer = Identity::generate().unwrap().fingerprint();
         assert!(peers(folder.path()).unwrap().is_empty());

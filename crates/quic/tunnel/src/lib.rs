@@ -6,24 +6,24 @@
 //! | `trust` | TLS that knows peers by that, in both directions |
 //! | `copy` | files from host to host, the far end started through ssh |
 //! | `proxy` | connections of other programs through one connection of ours |
-//! | `place` | HOST:PORT as people write it |
+//! | `endpoint_addr` | parsing of HOST:PORT, name resolution |
 //! | `relays` | TURN servers, and the secrets that belong to them |
-//! | `live` | what programs carry now, told to who looks |
-//! | `load` | endless streams and what is seen of them, for labs |
-//! | `ways` | which pairs of addresses carry packets, and how fast |
+//! | `status` | connections of running programs, served on a Unix socket |
+//! | `traffic_gen` | endless streams with per-path reports, for labs |
+//! | `probe` | RTT, loss and hops of each pair of addresses to a QUIC server |
 //!
 //! Everything that is called from outside blocks and brings its own runtime; `stop` flags end it.
 
 pub mod copy;
+pub mod endpoint_addr;
 pub mod keys;
-pub mod live;
-pub mod load;
-pub mod place;
+pub mod probe;
 pub mod proxy;
 pub mod relays;
 mod run;
+pub mod status;
+pub mod traffic_gen;
 mod trust;
-pub mod ways;
 mod wire;
 
 pub use vmcc_udp::Qlog;

@@ -1,7 +1,7 @@
 //! Relays as people name them, and the secrets that belong to them: never in a command line, where other users of the host would see them.
 
+use crate::endpoint_addr::{EndpointAddr, EndpointAddrError, ResolveError};
 use crate::keys;
-use crate::place::{NameError, Place, PlaceError};
 use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayName {
     user: String,
-    place: Place,
+    server: EndpointAddr,
 }
 
 /// Fault of a relay's name.
@@ -40,9 +40,9 @@ pub enum RelayNameError {
         "a command line is no place for a secret; write turn:USER@HOST, and put the secret into a file or the variable {VARIABLE}"
     )]
     Secret,
-    /// The place is none.
+    /// Its HOST:PORT is invalid.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Server(#[from] EndpointAddrError),
 }
 
 impl FromStr for RelayName {
@@ -62,17 +62,17 @@ impl FromStr for RelayName {
         if user.is_empty() || user.contains(char::is_whitespace) {
             return Err(RelayNameError::Form);
         }
-        let place = match host.parse() {
-            Err(PlaceError::NoPort(_)) => format!("{host}:{}", vmcc_turn::PORT).parse()?,
-            place => place?,
+        let server = match host.parse() {
+            Err(EndpointAddrError::NoPort(_)) => format!("{host}:{}", vmcc_turn::PORT).parse()?,
+            server => server?,
         };
-        Ok(RelayName { user: user.to_owned(), place })
+        Ok(RelayName { user: user.to_owned(), server })
     }
 }
 
 impl fmt::Display for RelayName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}@{}", self.user, self.place)
+        write!(f, "{SCHEME}{}@{}", self.user, self.server)
     }
 }
 
@@ -176,10 +176,10 @@ fn secrets(path: &Path) -> Result<Vec<(RelayName, String)>, RelaysError> {
 }
 
 /// Addresses of relays: one of each family.
-pub(crate) async fn resolve(relays: &[NamedRelay]) -> Result<Vec<Relay>, NameError> {
+pub(crate) async fn resolve(relays: &[NamedRelay]) -> Result<Vec<Relay>, ResolveError> {
     let mut found = Vec::new();
     for NamedRelay { name, credentials } in relays {
-        let addresses = name.place.addresses().await?;
+        let addresses = name.server.resolve().await?;
         for v6 in [false, true] {
             let first = addresses.iter().find(|address| address.is_ipv6() == v6);
             found.extend(first.map(|&address| Relay { address, credentials: credentials.clone() }));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_and_written() {
+    fn relay_name_round_trips() {
         for (text, shown) in [
             ("turn:me@a", "turn:me@a:3478"),
             ("turn:me@a:1", "turn:me@a:1"),
@@ -213,11 +213,11 @@ mod tests {
         }
         assert_eq!(wrong("turn:me:secret@a"), RelayNameError::Secret);
         assert_eq!(wrong("turns:me@a"), RelayNameError::Transport);
-        assert!(matches!(wrong("turn:me@a:0"), RelayNameError::Place(_)));
+        assert!(matches!(wrong("turn:me@a:0"), RelayNameError::Server(_)));
     }
 
     #[test]
-    fn secrets_come_from_a_file_that_is_its_owners_alone() {
+    fn secrets_file_must_be_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("relays");
         fs::write(&path, "# of the office\n\nturn:me@a  a secret\nturn:you@a:3478 other\n").unwrap();

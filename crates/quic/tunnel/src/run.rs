@@ -10,13 +10,13 @@ use tokio::time::sleep;
 /// Interval at which a request to stop is checked.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time for pending reads and writes of files at the end.
-const LINGER: Duration = Duration::from_millis(500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs `work` on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(work);
-    runtime.shutdown_timeout(LINGER);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     Ok(answer)
 }
 
@@ -26,14 +26,17 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 }
 
 /// Returns once `stop` is set.
-pub(crate) async fn stopped(stop: &AtomicBool) {
+pub(crate) async fn stop_requested(stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         sleep(STOP_POLL_INTERVAL).await;
     }
 }
 
 /// Result of `work`; none if `until` is over before.
-pub(crate) async fn unless<T>(until: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn run_until<T>(
+    until: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
         answer = work => Some(answer),

@@ -18,7 +18,7 @@ use vmcc_transport::crypto::{ClientTls, ServerTls};
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// Anybody, also without a certificate.
-    Everybody,
+    Any,
     /// These.
     Only(BTreeSet<Fingerprint>),
 }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_stream_has_no_room_for_a_list() {
+    async fn list_needs_the_larger_limit() {
         let (mut list, mut message) = (Vec::new(), Vec::new());
         write(&mut list, &vec![0; MAX_MESSAGE_BYTES / 2 + 1]).await.unwrap();
         write(&mut message, &vec![0; MAX_MESSAGE_BYTES / 2 - 1]).await.unwrap();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_longer_than_allowed_is_refused_by_its_length() {
+    async fn oversized_message_is_refused_by_its_length() {
         let (mut far, mut near) = tokio::io::duplex(64);
         write(&mut far, &"12345").await.unwrap();
         assert_eq!(read_at_most::<String>(&mut near, 7).await.unwrap(), "12345");

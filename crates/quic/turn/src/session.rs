@@ -386,7 +386,7 @@ impl Session {
     }
 
     /// The address that the server says it has given is somebody else's: it is over.
-    pub fn disbelieve(&mut self) {
+    pub fn reject(&mut self) {
         if let State::Ready(address) = self.state {
             self.end(Failure::Taken(address));
         }

@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let received = tokio::spawn(receive(far.clone()));
     let near = Endpoint::new(None)?;
     let target = Target { name: "localhost".into(), addresses, locals: ips(paths), ..Target::default() };
-    let connection = near.reach(tls::client(), config, &target).await?;
+    let connection = near.connect(tls::client(), config, &target).await?;
     // One path for each address, not for each pair.
     let candidates = target.candidates()?;
     let mut opened = vec![connection.paths()[0].route];
@@ -83,7 +83,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
     connection.close(0, "done");
-    near.told().await;
+    near.wait_idle().await;
     let bits = received.await? as f64 * 8e-9;
     println!(
         "{:.2} Gbit/s, {used:.2} CPU seconds of both ends: {:.2} Gbit per CPU second",

@@ -46,7 +46,7 @@ pub fn sources() -> io::Result<Vec<Source>> {
         let v4 = storage.and_then(|a| a.as_sockaddr_in()).map(|a| IpAddr::V4(a.ip()));
         let v6 = storage.and_then(|a| a.as_sockaddr_in6()).map(|a| IpAddr::V6(a.ip()));
         let Some(ip) = v4.or(v6).filter(|_| up) else { continue };
-        if !reaches_far(ip) {
+        if !is_routable(ip) {
             let link_local = matches!(ip, IpAddr::V4(ip) if ip.is_link_local());
             near.extend(link_local.then_some(Source { ip, interface: entry.interface_name }));
             continue;
@@ -82,7 +82,7 @@ pub(crate) fn link_local(index: u32) -> io::Result<Vec<Source>> {
     Ok(getifaddrs()?.filter_map(of).collect())
 }
 
-fn reaches_far(ip: IpAddr) -> bool {
+fn is_routable(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !ip.is_link_local() && !ip.is_loopback() && !ip.is_unspecified(),
         IpAddr::V6(ip) => !ip.is_unicast_link_local() && !ip.is_loopback() && !ip.is_unspecified(),

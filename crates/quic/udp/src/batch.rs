@@ -5,7 +5,7 @@ use std::io;
 use tokio::net::UdpSocket;
 
 /// Returns true if two packets can be in one call: ancillary data beside the destination are given once for all.
-pub(crate) fn alike(one: &Transmit<'_>, other: &Transmit<'_>) -> bool {
+pub(crate) fn can_share_call(one: &Transmit<'_>, other: &Transmit<'_>) -> bool {
     let said = |one: &Transmit<'_>| (one.ecn, one.segment_size, one.src_ip, one.destination.is_ipv6());
     said(one) == said(other)
 }
@@ -45,7 +45,7 @@ mod imp {
         }
     }
 
-    /// Sends packets that are alike: how many the kernel took, from the first on. Where it does not take the first, the error is that one's.
+    /// Sends packets that can share a call: how many the kernel took, from the first on. Where it does not take the first, the error is that one's.
     pub(crate) fn send(io: &UdpSocket, bits: &mut Bits, packets: &[Transmit<'_>]) -> io::Result<usize> {
         let Some(first) = packets.first() else { return Ok(0) };
         let v6 = first.destination.is_ipv6();

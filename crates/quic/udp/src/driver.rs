@@ -1,9 +1,9 @@
-//! Between the engine and the sockets: datagrams, time.
+//! Driver task: moves datagrams between engine and sockets, and runs the engine's timers.
 
-use crate::outgoing::Outgoing;
 use crate::relay::RelaySocket;
 use crate::shared::{Inner, Shared};
 use crate::socket::{Buffers, Refusal};
+use crate::tx_batch::TxBatch;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -13,17 +13,17 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use vmcc_units::time::Time;
 
-/// Rounds in one call before other tasks have their turn.
-const ROUNDS: usize = 8;
-/// Bytes that came, before those have their turn who read them: what lies longer is no more in the processor's cache.
-const RECEIVED: usize = 384 << 10;
-/// Goes of sending in one round, so that what comes is looked at meanwhile.
-const GOES: usize = 32;
+/// Rounds of one poll before other tasks run.
+const MAX_ROUNDS: usize = 8;
+/// Bytes received in one poll before their readers run: later they are no longer in the processor's cache.
+const RECEIVE_BUDGET: usize = 384 << 10;
+/// Transmit batches of one round, so that sending does not delay receiving.
+const MAX_TX_BATCHES: usize = 32;
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     buffers: Buffers,
-    out: Outgoing,
+    tx_batch: TxBatch,
     sleep: Pin<Box<Sleep>>,
     /// Time for which `sleep` waits.
     due: Option<Time>,
@@ -34,7 +34,14 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>) -> Driver {
         let sleep = Box::pin(sleep_until(Instant::now()));
-        Driver { shared, buffers: Buffers::new(), out: Outgoing::default(), sleep, due: None, received: 0 }
+        Driver {
+            shared,
+            buffers: Buffers::new(),
+            tx_batch: TxBatch::default(),
+            sleep,
+            due: None,
+            received: 0,
+        }
     }
 
     /// Runs one round; true if there is more to do at once.
@@ -42,7 +49,7 @@ impl Driver {
         let mut more = self.receive(inner, cx);
         let now = inner.now();
         let late = inner.engine.poll_timeout().is_some_and(|at| at <= now);
-        inner.on_unreachable(now, late);
+        inner.poll_icmp_errors(now, late);
         if late {
             inner.engine.handle_timeout(now);
         }
@@ -80,10 +87,10 @@ impl Driver {
     /// Sends what there is; whether there may be more.
     fn transmit(&mut self, inner: &mut Inner) -> bool {
         let mut more = true;
-        for _ in 0..GOES {
-            more = self.out.gather(inner);
+        for _ in 0..MAX_TX_BATCHES {
+            more = self.tx_batch.gather(inner);
             let mut refusals = Vec::new();
-            self.out.send(inner, &mut refusals);
+            self.tx_batch.send(inner, &mut refusals);
             refused(inner, &refusals);
             if !more {
                 break;
@@ -95,7 +102,7 @@ impl Driver {
     /// Has this task woken when the engine wants to.
     fn set_timer(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let relays = inner.relays.iter().filter_map(RelaySocket::poll_timeout);
-        let due = relays.chain(inner.engine.poll_timeout()).chain(inner.look_at()).min();
+        let due = relays.chain(inner.engine.poll_timeout()).chain(inner.next_icmp_poll()).min();
         let Some(at) = due else { return false };
         if self.due != due {
             self.due = due;
@@ -110,15 +117,15 @@ impl Driver {
     }
 }
 
-/// Has relays say what they have to, and tells what became of them; whether a path died.
+/// Drives the relay sessions and reports their changes. Returns true if a path died.
 fn drive_relays(inner: &mut Inner, cx: &mut Context<'_>) -> bool {
     let now = inner.now();
     let (mut dead, mut news) = (Vec::new(), false);
     for at in 0..inner.relays.len() {
-        let lies = inner.is_taken(at);
+        let is_own_address = inner.is_own_address(at);
         let relay = &mut inner.relays[at];
-        if lies {
-            relay.disbelieve();
+        if is_own_address {
+            relay.reject();
         }
         relay.poll_flush(cx, &mut dead);
         let changed = relay.drive(now);
@@ -129,8 +136,8 @@ fn drive_relays(inner: &mut Inner, cx: &mut Context<'_>) -> bool {
     }
     inner.relays.retain(|relay| !relay.is_done());
     if news {
-        inner.relay_news += 1;
-        inner.relay_waiting.drain(..).for_each(std::task::Waker::wake);
+        inner.relay_changes += 1;
+        inner.relay_wakers.drain(..).for_each(std::task::Waker::wake);
     }
     refused(inner, &dead)
 }
@@ -164,14 +171,14 @@ impl Future for Driver {
         let mut inner = shared.lock();
         inner.driver = Some(cx.waker().clone());
         this.received = 0;
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let more = this.round(&mut inner, cx);
             if !more && !this.set_timer(&mut inner, cx) {
                 inner.rounds += 1;
-                inner.told.drain(..).for_each(std::task::Waker::wake);
+                inner.idle_wakers.drain(..).for_each(std::task::Waker::wake);
                 return if is_over(&mut inner) { Poll::Ready(()) } else { Poll::Pending };
             }
-            if this.received >= RECEIVED {
+            if this.received >= RECEIVE_BUDGET {
                 break;
             }
         }

@@ -100,7 +100,7 @@ impl Endpoint {
         let local = socket.local();
         let mut inner = self.shared().lock();
         if inner.is_client {
-            socket.keep_unreachable();
+            socket.enable_icmp_errors();
         }
         inner.sockets.push(socket);
         inner.wake_driver();
@@ -137,7 +137,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The name is none, or the TLS configuration does not suit.
-    pub fn connect(
+    pub fn connect_route(
         &self,
         tls: Arc<dyn Tls>,
         config: Arc<Config>,
@@ -149,7 +149,7 @@ impl Endpoint {
         inner.refusals.remove(&route);
         let handle = inner.engine.connect(now, tls, config, name, route, Vec::new())?;
         inner.connections.insert(handle, State::default());
-        inner.look_for_unreachable(now);
+        inner.start_icmp_polling(now);
         inner.wake_driver();
         drop(inner);
         Ok(Connection::new(self.clone(), handle))
@@ -162,7 +162,7 @@ impl Endpoint {
             match inner.incoming.pop_front() {
                 Some(handle) => Poll::Ready(handle),
                 None => {
-                    inner.waiting.push(cx.waker().clone());
+                    inner.accept_wakers.push(cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -199,8 +199,8 @@ impl Endpoint {
         inner.wake_driver();
     }
 
-    /// Returns once every connection is over, its peer was told so, and relays were told that they are no longer used.
-    pub async fn told(&self) {
+    /// Waits until every connection is closed, its peer notified, and every relay allocation released.
+    pub async fn wait_idle(&self) {
         let begun = self.shared().lock().rounds;
         let mut closing = false;
         poll_fn(|cx| {
@@ -216,7 +216,7 @@ impl Endpoint {
                     inner.close_relays(|_| true);
                 }
             }
-            inner.told.push(cx.waker().clone());
+            inner.idle_wakers.push(cx.waker().clone());
             // Relays' answers wake it by themselves.
             if !closing {
                 inner.wake_driver();

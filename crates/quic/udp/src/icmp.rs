@@ -1,11 +1,11 @@
-//! Datagrams that came back: the kernel keeps what ICMP says of them in a queue of the socket's.
+//! ICMP errors of datagrams that were sent, from the socket's error queue (`IP_RECVERR`).
 
 use std::net::SocketAddr;
 
 /// Bytes of a datagram that are looked at: a long header with its ids.
 const QUOTED_LEN: usize = 64;
 
-/// A datagram that nobody listens for.
+/// Datagram that ICMP reports as port unreachable.
 pub(crate) struct Unreachable {
     pub(crate) remote: SocketAddr,
     /// Its beginning, as far as ICMP quotes it.
@@ -26,15 +26,15 @@ mod imp {
     /// Reports read in one go. Until they are read they take up the socket's receive buffer.
     const MAX_REPORTS: usize = 1024;
 
-    /// Has the kernel keep reports from now on.
-    pub(crate) fn keep(socket: &impl AsFd, v6: bool) {
+    /// Enables the error queue.
+    pub(crate) fn enable(socket: &impl AsFd, v6: bool) {
         // Without them silence has to do.
         let _ =
             if v6 { setsockopt(socket, Ipv6RecvErr, &true) } else { setsockopt(socket, Ipv4RecvErr, &true) };
     }
 
-    /// Empties the queue; the datagrams whose port is unreachable.
-    pub(crate) fn take(socket: &(impl AsFd + AsRawFd)) -> Vec<Unreachable> {
+    /// Drains the error queue, and returns the datagrams whose port is unreachable.
+    pub(crate) fn drain(socket: &(impl AsFd + AsRawFd)) -> Vec<Unreachable> {
         std::iter::from_fn(|| next(socket)).take(MAX_REPORTS).flatten().collect()
     }
 
@@ -68,11 +68,11 @@ mod imp {
 mod imp {
     use super::*;
 
-    pub(crate) fn keep<T>(_: &T, _: bool) {}
+    pub(crate) fn enable<T>(_: &T, _: bool) {}
 
-    pub(crate) fn take<T>(_: &T) -> Vec<Unreachable> {
+    pub(crate) fn drain<T>(_: &T) -> Vec<Unreachable> {
         Vec::new()
     }
 }
 
-pub(crate) use imp::{keep, take};
+pub(crate) use imp::{drain, enable};

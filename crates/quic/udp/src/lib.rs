@@ -4,7 +4,7 @@
 //! ```no_run
 //! # use std::sync::Arc;
 //! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
-//! # use vmcc_udp::{Endpoint, Keeper, Target};
+//! # use vmcc_udp::{Endpoint, PathManager, Target};
 //! # async fn example(tls: Arc<dyn vmcc_transport::crypto::Tls>) -> Result<(), Box<dyn std::error::Error>> {
 //! let endpoint = Endpoint::new(None)?;
 //! let target = Target {
@@ -13,9 +13,9 @@
 //!     ..Target::default() // from every usable address of this host, by no relays
 //! };
 //! // The first pair of addresses that answers carries the handshake.
-//! let connection = endpoint.reach(tls, Arc::new(vmcc_udp::config()), &target).await?;
+//! let connection = endpoint.connect(tls, Arc::new(vmcc_udp::config()), &target).await?;
 //! // Every other pair becomes a path, also of addresses that come later.
-//! let _keeper = Keeper::start(&connection, target);
+//! let _path_manager = PathManager::start(&connection, target);
 //! let mut stream = connection.open_stream().await?;
 //! stream.write_all(b"over all paths").await?;
 //! stream.shutdown().await?;
@@ -25,7 +25,7 @@
 //!     println!("{} to {}: {} bytes sent", path.route.local, path.route.remote, path.bytes.1);
 //! }
 //! connection.close(0, "done");
-//! endpoint.told().await;
+//! endpoint.wait_idle().await;
 //! # Ok(())
 //! # }
 //! ```
@@ -35,39 +35,39 @@
 
 mod address;
 mod batch;
+mod connect;
 mod connection;
 mod device;
 mod driver;
 mod endpoint;
 mod icmp;
-mod keeper;
-mod outgoing;
+mod path_manager;
 mod qlog;
-mod reach;
 mod relay;
 mod shared;
 mod slots;
 mod socket;
 mod stream;
+mod tx_batch;
 
 pub use address::{Changes, Source, sources};
+pub use connect::{Candidate, ConnectError, FailedAttempt, Target};
 pub use connection::{Connection, PathEvent};
 pub use device::bind_device;
 pub use endpoint::{ConnectionReport, Endpoint};
-pub use keeper::Keeper;
+pub use path_manager::PathManager;
 pub use qlog::Qlog;
-pub use reach::{Attempt, Candidate, ReachError, Target};
 pub use relay::{Relay, Via};
 pub use stream::{RecvStream, SendStream, Stream};
 
 /// Unsent bytes of a stream: as many as stay in a processor's cache beside all else.
-const UNSENT: u64 = 512 << 10;
+const UNSENT_WINDOW: u64 = 512 << 10;
 
 /// Settings that suit sockets: as many packets in one call as the kernel takes, and data taken from programs shortly before it leaves.
 pub fn config() -> vmcc_transport::Config {
     vmcc_transport::Config {
         max_segments: socket::SEGMENTS,
-        unsent_window: UNSENT,
+        unsent_window: UNSENT_WINDOW,
         ..vmcc_transport::Config::default()
     }
 }

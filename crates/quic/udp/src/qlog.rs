@@ -1,7 +1,7 @@
 //! Logs of connections as files: `FOLDER/ID_client.sqlog`, as draft-ietf-quic-qlog-main-schema names them.
 //!
 //! A thread writes, whole records only; connections never wait for it. What it does not get rid of in time is left out, and the file
-//! says so. Of a client that has not proved yet who it is, nothing reaches the disk: strangers could fill it.
+//! says so. Of a client whose address is not validated yet, nothing reaches the disk: unauthenticated senders could fill it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vmcc_transport::ConnectionId;
 use vmcc_transport::qlog::{Sink, Sinks};
 
-/// Bytes that are written at once, and what a connection keeps at most until they are.
-const PIECE: usize = 32 << 10;
-const MAX_KEPT: usize = 64 << 10;
-/// The same of a peer that has not proved yet who it is.
-const MAX_UNPROVED: usize = 16 << 10;
+/// Bytes that are written at once, and what a connection buffers at most until they are.
+const WRITE_CHUNK: usize = 32 << 10;
+const MAX_BUFFERED: usize = 64 << 10;
+/// The same for a peer whose address is not validated yet.
+const MAX_BUFFERED_UNVALIDATED: usize = 16 << 10;
 /// Bytes of all connections that wait for the disk.
-const MAX_WAITING: usize = 8 << 20;
-/// Longest time for which events are kept in memory, if anything happens at all.
-const OLDEST: Duration = Duration::from_millis(250);
+const MAX_QUEUED: usize = 8 << 20;
+/// Longest time for which events are buffered, if anything happens at all.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes of a file.
 const MAX_BYTES: u64 = 1 << 30;
 /// The end is waited for at most this long.
@@ -34,7 +34,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Qlog {
     shared: Arc<Shared>,
-    work: Mutex<Sender<Work>>,
+    work: Mutex<Sender<Command>>,
 }
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Shared {
     trouble: Mutex<Option<String>>,
 }
 
-enum Work {
+enum Command {
     /// Whole records, for this file.
     Write {
         name: Arc<str>,
@@ -80,14 +80,14 @@ impl Qlog {
     /// Waits until what was logged is written, though not for ever. What was not logged, and why, if there is such.
     pub fn finish(&self) -> Option<String> {
         let (done, finished) = channel();
-        let asked = self.sender().send(Work::Finish(done));
+        let asked = self.sender().send(Command::Finish(done));
         if asked.is_err() || finished.recv_timeout(FLUSH_TIMEOUT).is_err() {
             self.shared.trouble(|| format!("{}: the disk takes nothing", self.shared.folder.display()));
         }
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn sender(&self) -> Sender<Work> {
+    fn sender(&self) -> Sender<Command> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -109,10 +109,10 @@ impl Sinks for Qlog {
             shared: self.shared.clone(),
             work: self.sender(),
             name: name.into(),
-            kept: String::new(),
+            buffer: String::new(),
             since: Instant::now(),
-            given: 0,
-            proved: client,
+            flushed: 0,
+            validated: client,
         }))
     }
 
@@ -140,101 +140,101 @@ fn rfc3339(since: Duration) -> String {
 /// The log of a connection.
 struct Log {
     shared: Arc<Shared>,
-    work: Sender<Work>,
+    work: Sender<Command>,
     name: Arc<str>,
-    kept: String,
-    /// Arrival time of the first of `kept`.
+    buffer: String,
+    /// Arrival time of the first of `buffer`.
     since: Instant,
     /// Bytes that are written, or wait for it.
-    given: u64,
-    proved: bool,
+    flushed: u64,
+    validated: bool,
 }
 
 impl Log {
-    fn give(&mut self, last: bool) {
-        if self.proved && !(self.kept.is_empty() && self.given == 0) {
-            self.shared.waiting.fetch_add(self.kept.len(), Ordering::Relaxed);
-            self.given += self.kept.len() as u64;
-            let text = std::mem::take(&mut self.kept);
+    fn flush(&mut self, last: bool) {
+        if self.validated && !(self.buffer.is_empty() && self.flushed == 0) {
+            self.shared.waiting.fetch_add(self.buffer.len(), Ordering::Relaxed);
+            self.flushed += self.buffer.len() as u64;
+            let text = std::mem::take(&mut self.buffer);
             // Without the thread nothing is written any more, which `finish` says.
-            let _ = self.work.send(Work::Write { name: self.name.clone(), text, last });
+            let _ = self.work.send(Command::Write { name: self.name.clone(), text, last });
         }
     }
 }
 
 impl Sink for Log {
     fn record(&mut self, text: &str) -> bool {
-        if self.given + (self.kept.len() + text.len()) as u64 > MAX_BYTES {
+        if self.flushed + (self.buffer.len() + text.len()) as u64 > MAX_BYTES {
             let limit = || format!("{}: ends at {MAX_BYTES} bytes, the most that one has", self.name);
             self.shared.trouble(limit);
             return false;
         }
-        let most = if self.proved { MAX_KEPT } else { MAX_UNPROVED };
-        let taken = self.kept.len() + text.len() <= most;
+        let most = if self.validated { MAX_BUFFERED } else { MAX_BUFFERED_UNVALIDATED };
+        let taken = self.buffer.len() + text.len() <= most;
         if taken {
-            if self.kept.is_empty() {
+            if self.buffer.is_empty() {
                 self.since = Instant::now();
             }
-            self.kept.push_str(text);
+            self.buffer.push_str(text);
         }
-        let due = self.kept.len() >= PIECE || self.since.elapsed() >= OLDEST;
-        if due && self.shared.waiting.load(Ordering::Relaxed) < MAX_WAITING {
-            self.give(false);
+        let due = self.buffer.len() >= WRITE_CHUNK || self.since.elapsed() >= FLUSH_INTERVAL;
+        if due && self.shared.waiting.load(Ordering::Relaxed) < MAX_QUEUED {
+            self.flush(false);
         }
         taken
     }
 
     fn established(&mut self) {
-        self.proved = true;
+        self.validated = true;
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.give(true);
+        self.flush(true);
     }
 }
 
 struct Writer {
     shared: Arc<Shared>,
     /// Each file; none if it can no longer be written.
-    files: HashMap<Arc<str>, Option<Begun>>,
+    files: HashMap<Arc<str>, Option<LogFile>>,
 }
 
-/// A file that was made, and is not kept open: connections are many.
+/// Log file that was created; it is not kept open, because connections are many.
 #[derive(Clone, Copy)]
-struct Begun {
-    /// Its device and number, by which another of the same name is known not to be it.
-    who: (u64, u64),
+struct LogFile {
+    /// Device and inode: another file may have taken the name.
+    file_id: (u64, u64),
     bytes: u64,
 }
 
-impl Begun {
-    fn make(path: &Path) -> io::Result<(File, Begun)> {
+impl LogFile {
+    fn make(path: &Path) -> io::Result<(File, LogFile)> {
         let file = create(path)?;
-        let who = who(&file)?;
-        Ok((file, Begun { who, bytes: 0 }))
+        let file_id = file_id(&file)?;
+        Ok((file, LogFile { file_id, bytes: 0 }))
     }
 
-    fn open(self, path: &Path) -> io::Result<(File, Begun)> {
+    fn open(self, path: &Path) -> io::Result<(File, LogFile)> {
         let file = OpenOptions::new().append(true).custom_flags(nix::libc::O_NOFOLLOW).open(path)?;
-        match who(&file)? == self.who {
+        match file_id(&file)? == self.file_id {
             true => Ok((file, self)),
             false => Err(io::Error::other("another file has taken its place")),
         }
     }
 }
 
-fn who(file: &File) -> io::Result<(u64, u64)> {
+fn file_id(file: &File) -> io::Result<(u64, u64)> {
     let metadata = file.metadata()?;
     Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Writer {
-    fn run(mut self, todo: &Receiver<Work>) {
+    fn run(mut self, todo: &Receiver<Command>) {
         while let Ok(work) = todo.recv() {
             match work {
-                Work::Write { name, text, last } => {
+                Command::Write { name, text, last } => {
                     self.write(&name, &text);
                     if last {
                         self.files.remove(&name);
@@ -242,7 +242,7 @@ impl Writer {
                     self.shared.waiting.fetch_sub(text.len(), Ordering::Relaxed);
                 }
                 // Who asked may have given up.
-                Work::Finish(done) => drop(done.send(())),
+                Command::Finish(done) => drop(done.send(())),
             }
         }
     }
@@ -250,12 +250,12 @@ impl Writer {
     fn write(&mut self, name: &Arc<str>, text: &str) {
         let path = self.shared.folder.join(&**name);
         let written = match self.files.get(name) {
-            None => Begun::make(&path),
+            None => LogFile::make(&path),
             Some(Some(begun)) => begun.open(&path),
             Some(None) => return,
         };
-        let written =
-            written.and_then(|(file, begun)| Ok(Begun { bytes: append(file, text, begun.bytes)?, ..begun }));
+        let written = written
+            .and_then(|(file, begun)| Ok(LogFile { bytes: append(file, text, begun.bytes)?, ..begun }));
         let begun = written.map_err(|error| {
             self.shared.trouble(|| format!("{}: {error}; what follows is not in it", path.display()));
         });
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_written_into_what_has_taken_the_place_of_a_log() {
+    fn qlog_never_writes_to_a_file_that_replaced_the_log() {
         let folder = std::env::temp_dir().join(format!("vmcc-qlog-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let (log, other) = (folder.join("log"), folder.join("other"));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_written_as_rfc_3339() {
+    fn timestamps_are_rfc_3339() {
         let at = |secs, ms| rfc3339(Duration::from_secs(secs) + Duration::from_millis(ms));
         assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
         assert_eq!(at(951_782_399, 5), "2000-02-28T23:59:59.005Z");

@@ -13,9 +13,9 @@ use vmcc_transport::{Ecn, Route, Transmit};
 use vmcc_turn::{Credentials, Failure, PeerState, Session, State};
 use vmcc_units::time::{Span, Time};
 
-/// A relay by which nothing came for so long since something was sent is asked whether it still has the address. Where another path lives
-/// that is asked sooner; where none does, nobody else would.
-const SILENCE: Span = Span::from_secs(2);
+/// Silence after a packet was sent by a relay until its allocation is checked. While another path is live, the path manager checks it
+/// sooner.
+const ALLOCATION_CHECK_TIMEOUT: Span = Span::from_secs(2);
 
 /// A TURN server, and who one is there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,16 +43,16 @@ pub struct Via {
 
 /// State of relaying to a peer.
 #[derive(Debug)]
-pub(crate) enum Relaying {
-    /// There will be news.
+pub(crate) enum RelayState {
+    /// Pending; a change will follow.
     Waiting,
     /// Packets may leave from this address.
     Ready(SocketAddr),
-    /// Not to this peer.
+    /// The relay refuses this peer.
     Refused(String),
-    /// The relay has forgotten us; asked again, it is begun anew.
+    /// The relay has lost the allocation; the next request makes a new one.
     Lost,
-    /// To nobody; asked again, it is begun anew.
+    /// The relay cannot be used; the next request starts over.
     Failed(String),
 }
 
@@ -90,7 +90,7 @@ impl RelaySocket {
         })
     }
 
-    fn is(&self, source: IpAddr, relay: &Relay, v6: bool) -> bool {
+    fn matches(&self, source: IpAddr, relay: &Relay, v6: bool) -> bool {
         !self.closing && self.v6 == v6 && self.via.source == source && self.via.relay == *relay
     }
 
@@ -121,7 +121,7 @@ impl RelaySocket {
 
     /// As [`Socket::send`], for packets to peers: each gets what the relay wants before it, and all stay one call.
     pub(crate) fn send(&mut self, now: Time, messages: &[Message<'_>], refusals: &mut Vec<Refusal>) {
-        if now.since(*self.waits.get_or_insert(now)) > SILENCE {
+        if now.since(*self.waits.get_or_insert(now)) > ALLOCATION_CHECK_TIMEOUT {
             self.waits = Some(now);
             self.session.check(now);
         }
@@ -195,8 +195,8 @@ impl RelaySocket {
     }
 
     /// Rejects the relay's address as false: no packet leaves by it.
-    pub(crate) fn disbelieve(&mut self) {
-        self.session.disbelieve();
+    pub(crate) fn reject(&mut self) {
+        self.session.reject();
     }
 
     /// Paths that it carries, or carried before its end.
@@ -227,14 +227,14 @@ impl RelaySocket {
         self.session.close(now);
     }
 
-    fn state(&mut self, now: Time, remote: SocketAddr) -> Relaying {
+    fn state(&mut self, now: Time, remote: SocketAddr) -> RelayState {
         let peer = self.session.peer(now, remote);
         match (self.session.state(), peer) {
-            (State::Over(Failure::Lost), _) => Relaying::Lost,
-            (State::Over(failure), _) => Relaying::Failed(failure.to_string()),
-            (_, PeerState::Refused(failure)) => Relaying::Refused(failure.to_string()),
-            (State::Ready(local), PeerState::Ready) => Relaying::Ready(*local),
-            _ => Relaying::Waiting,
+            (State::Over(Failure::Lost), _) => RelayState::Lost,
+            (State::Over(failure), _) => RelayState::Failed(failure.to_string()),
+            (_, PeerState::Refused(failure)) => RelayState::Refused(failure.to_string()),
+            (State::Ready(local), PeerState::Ready) => RelayState::Ready(*local),
+            _ => RelayState::Waiting,
         }
     }
 }
@@ -254,7 +254,7 @@ fn frame(session: &Session, transmit: &Transmit, bytes: &[u8], out: &mut Vec<u8>
 
 impl Inner {
     /// Returns true if the address that a relay reports is one of ours: packets of other paths would leave by that relay.
-    pub(crate) fn is_taken(&self, at: usize) -> bool {
+    pub(crate) fn is_own_address(&self, at: usize) -> bool {
         let relay = &self.relays[at];
         let Some(given) = relay.session.relayed() else { return false };
         // Which other one speaks the truth is not known: the one that said it first.
@@ -289,30 +289,30 @@ impl Inner {
 }
 
 impl Endpoint {
-    /// Wants a relay to lead from an address here to a peer: how that stands.
-    pub(crate) fn relay(&self, source: &Source, relay: &Relay, remote: SocketAddr) -> Relaying {
+    /// Requests relaying from a local address to a peer, and returns its state.
+    pub(crate) fn relay(&self, source: &Source, relay: &Relay, remote: SocketAddr) -> RelayState {
         let mut inner = self.shared().lock();
         let now = inner.now();
         let v6 = remote.is_ipv6();
-        let at = match inner.relays.iter().position(|open| open.is(source.ip, relay, v6)) {
+        let at = match inner.relays.iter().position(|open| open.matches(source.ip, relay, v6)) {
             Some(at) => at,
             None => match RelaySocket::open(now, source, relay, v6) {
                 Ok(open) => {
                     inner.relays.push(open);
                     inner.relays.len() - 1
                 }
-                Err(error) => return Relaying::Failed(format!("no socket at {}: {error}", source.ip)),
+                Err(error) => return RelayState::Failed(format!("no socket at {}: {error}", source.ip)),
             },
         };
         let state = inner.relays[at].state(now, remote);
-        if matches!(state, Relaying::Failed(_) | Relaying::Lost) {
+        if matches!(state, RelayState::Failed(_) | RelayState::Lost) {
             inner.relays.swap_remove(at);
         }
         inner.wake_driver();
         state
     }
 
-    /// Which relay an address of a path is at, if it is at one that relays.
+    /// Relay that a path's local address belongs to, if it belongs to one that works.
     pub fn via(&self, local: SocketAddr) -> Option<Via> {
         let mut inner = self.shared().lock();
         inner.relay_of(local).filter(|relay| relay.failure().is_none()).map(|relay| relay.via.clone())
@@ -338,16 +338,16 @@ impl Endpoint {
         inner.close_relays(idle);
     }
 
-    /// Returns once there are other news of relays than `seen`, which is then these.
-    pub(crate) async fn relay_news(&self, seen: &mut u64) {
+    /// Waits until the counter of relay changes differs from `seen`, and updates `seen`.
+    pub(crate) async fn wait_relay_change(&self, seen: &mut u64) {
         poll_fn(|cx| {
             let mut inner = self.shared().lock();
-            if inner.relay_news != *seen {
-                *seen = inner.relay_news;
+            if inner.relay_changes != *seen {
+                *seen = inner.relay_changes;
                 return Poll::Ready(());
             }
-            if !inner.relay_waiting.iter().any(|other| other.will_wake(cx.waker())) {
-                inner.relay_waiting.push(cx.waker().clone());
+            if !inner.relay_wakers.iter().any(|other| other.will_wake(cx.waker())) {
+                inner.relay_wakers.push(cx.waker().clone());
             }
             Poll::Pending
         })

@@ -12,16 +12,16 @@ use std::time::Instant;
 use vmcc_transport::{ConnectionError, Endpoint as Engine, Event, Handle, Route, StreamError};
 use vmcc_units::time::{Span, Time};
 
-/// Interval at which a client looks for datagrams that came back.
-const LOOK_INTERVAL: Span = Span::from_ms(100);
-/// Time for which it does so at the beginning of a connection, and when some came back.
-const LOOK_TIME: Span = Span::from_secs(2);
+/// Interval at which a client polls for ICMP errors.
+const ICMP_POLL_INTERVAL: Span = Span::from_ms(100);
+/// Duration of polling at the beginning of a connection, and after an ICMP error.
+const ICMP_POLL_DURATION: Span = Span::from_secs(2);
 
 /// Path events that nobody has read; older ones are dropped.
 const MAX_EVENTS: usize = 256;
 
-/// A route that the system refuses is told as such again after this time: each packet to it is refused, and connections are many.
-const REFUSAL_HOLDS: Span = Span::from_ms(50);
+/// Interval at which a refused route is reported again: each packet to it is refused, and connections are many.
+const REFUSAL_REPEAT_INTERVAL: Span = Span::from_ms(50);
 
 pub(crate) struct Shared(Mutex<Inner>);
 
@@ -29,15 +29,15 @@ pub(crate) struct Inner {
     pub(crate) engine: Engine,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) relays: Vec<RelaySocket>,
-    /// Grows with what happens to relays; and who waits for that.
-    pub(crate) relay_news: u64,
-    pub(crate) relay_waiting: Vec<Waker>,
+    /// Counter of relay changes, and the tasks that wait for the next.
+    pub(crate) relay_changes: u64,
+    pub(crate) relay_wakers: Vec<Waker>,
     pub(crate) connections: HashMap<Handle, State>,
     /// Connections of peers that nobody has accepted yet.
     pub(crate) incoming: VecDeque<Handle>,
     /// Tasks that wait for `incoming`, and for the next round.
-    pub(crate) waiting: Vec<Waker>,
-    pub(crate) told: Vec<Waker>,
+    pub(crate) accept_wakers: Vec<Waker>,
+    pub(crate) idle_wakers: Vec<Waker>,
     pub(crate) driver: Option<Waker>,
     /// Times that the driver had nothing left to do.
     pub(crate) rounds: u64,
@@ -46,9 +46,9 @@ pub(crate) struct Inner {
     /// Refusals of the system to send, with their times.
     pub(crate) refusals: HashMap<Route, (Time, String)>,
     pub(crate) is_client: bool,
-    /// Time of the last look for datagrams that came back, and the end of looks without an occasion.
-    looked_at: Time,
-    look_until: Time,
+    /// Time of the last poll for ICMP errors, and the end of polling without an occasion.
+    last_icmp_poll: Time,
+    icmp_poll_until: Time,
     begin: Instant,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Sending {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendingEnd {
     /// The peer has every byte.
-    Arrived,
+    Acked,
     /// The peer wants no more.
     Stopped,
 }
@@ -89,19 +89,19 @@ impl Shared {
             engine,
             sockets: Vec::new(),
             relays: Vec::new(),
-            relay_news: 0,
-            relay_waiting: Vec::new(),
+            relay_changes: 0,
+            relay_wakers: Vec::new(),
             connections: HashMap::new(),
             incoming: VecDeque::new(),
-            waiting: Vec::new(),
-            told: Vec::new(),
+            accept_wakers: Vec::new(),
+            idle_wakers: Vec::new(),
             driver: None,
             rounds: 0,
             abandoned: false,
             refusals: HashMap::new(),
             is_client,
-            looked_at: Time::ZERO,
-            look_until: Time::ZERO,
+            last_icmp_poll: Time::ZERO,
+            icmp_poll_until: Time::ZERO,
             begin: Instant::now(),
         })))
     }
@@ -138,7 +138,7 @@ impl Inner {
                 Event::Connected if !known => {
                     self.state(handle).connected = true;
                     self.incoming.push_back(handle);
-                    self.waiting.drain(..).for_each(Waker::wake);
+                    self.accept_wakers.drain(..).for_each(Waker::wake);
                 }
                 event if known => self.state(handle).take(event),
                 _ => {}
@@ -149,7 +149,7 @@ impl Inner {
     /// The system refuses to send along a route.
     pub(crate) fn on_refusal(&mut self, route: Route, error: &io::Error) {
         let now = self.now();
-        let told = self.refusals.get(&route).is_some_and(|(at, _)| now.since(*at) < REFUSAL_HOLDS);
+        let told = self.refusals.get(&route).is_some_and(|(at, _)| now.since(*at) < REFUSAL_REPEAT_INTERVAL);
         if told {
             return;
         }
@@ -159,7 +159,7 @@ impl Inner {
 
     /// Keeps why packets cannot be sent along a route.
     fn refuse(&mut self, now: Time, route: Route, reason: String) {
-        // What strangers make us answer is not kept.
+        // Bounded: unauthenticated senders could make this end send anywhere.
         if self.refusals.len() < MAX_EVENTS || self.refusals.contains_key(&route) {
             self.refusals.insert(route, (now, reason));
             // Who connects does not wait for an answer then.
@@ -168,33 +168,33 @@ impl Inner {
         }
     }
 
-    /// Looks for datagrams that came back, for a while.
-    pub(crate) fn look_for_unreachable(&mut self, now: Time) {
-        self.look_until = now + LOOK_TIME;
+    /// Polls for ICMP errors, for [`ICMP_POLL_DURATION`].
+    pub(crate) fn start_icmp_polling(&mut self, now: Time) {
+        self.icmp_poll_until = now + ICMP_POLL_DURATION;
     }
 
-    /// Time of the next look for datagrams that came back, whatever else happens.
-    pub(crate) fn look_at(&self) -> Option<Time> {
-        let at = self.looked_at + LOOK_INTERVAL;
-        Some(at).filter(|_| self.is_client && at < self.look_until)
+    /// Time of the next poll for ICMP errors, whatever else happens.
+    pub(crate) fn next_icmp_poll(&self) -> Option<Time> {
+        let at = self.last_icmp_poll + ICMP_POLL_INTERVAL;
+        Some(at).filter(|_| self.is_client && at < self.icmp_poll_until)
     }
 
-    /// Tells connections of datagrams that came back. `late` says that something was not answered in time.
-    pub(crate) fn on_unreachable(&mut self, now: Time, late: bool) {
-        let is_due = now.since(self.looked_at) >= LOOK_INTERVAL;
-        if !self.is_client || !is_due || !(late || now < self.look_until) {
+    /// Reports ICMP errors to connections. `late`: something was not answered in time.
+    pub(crate) fn poll_icmp_errors(&mut self, now: Time, late: bool) {
+        let is_due = now.since(self.last_icmp_poll) >= ICMP_POLL_INTERVAL;
+        if !self.is_client || !is_due || !(late || now < self.icmp_poll_until) {
             return;
         }
-        self.looked_at = now;
+        self.last_icmp_poll = now;
         let came = |socket: &Socket| {
             let local = socket.local();
             let route = move |remote| Route { local, remote };
-            socket.take_unreachable().into_iter().map(move |back| (route(back.remote), back.quoted))
+            socket.drain_icmp_errors().into_iter().map(move |back| (route(back.remote), back.quoted))
         };
         let all: Vec<_> = self.sockets.iter().flat_map(came).collect();
         for (route, quoted) in all {
             if self.engine.handle_port_unreachable(now, route, &quoted) {
-                self.look_for_unreachable(now);
+                self.start_icmp_polling(now);
                 self.refuse(now, route, "nobody listens at that port (ICMP port unreachable)".to_owned());
             }
         }
@@ -212,7 +212,7 @@ impl Inner {
         used
     }
 
-    /// Which socket packets from an address leave by.
+    /// Index of the socket for packets from a local address.
     pub(crate) fn socket_of(&self, local: SocketAddr) -> Option<usize> {
         let exact = self.sockets.iter().position(|socket| socket.local() == local);
         exact.or_else(|| self.sockets.iter().position(|socket| socket.serves(local)))
@@ -224,7 +224,7 @@ impl State {
         let path_event = match event {
             Event::StreamReadable { stream } => return wake(self.readers.remove(&stream)),
             Event::StreamWritable { stream } => return wake(self.writers.remove(&stream)),
-            Event::StreamFinished { stream } => return self.end_sending(stream, SendingEnd::Arrived),
+            Event::StreamFinished { stream } => return self.end_sending(stream, SendingEnd::Acked),
             Event::StreamStopped { stream, .. } => return self.end_sending(stream, SendingEnd::Stopped),
             Event::Connected => {
                 self.connected = true;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 /// Orders candidates: the first few use as many interfaces, addresses and relays as there are.
-pub(crate) fn diverse<T, K: Hash + Eq>(all: Vec<T>, ends: impl Fn(&T) -> Ends<K>) -> Vec<T> {
+pub(crate) fn order_by_diversity<T, K: Hash + Eq>(all: Vec<T>, ends: impl Fn(&T) -> Ends<K>) -> Vec<T> {
     // Numbers instead of names: each candidate is looked at once for each that is chosen.
     let mut numbers: HashMap<(Role, K), usize> = HashMap::new();
     let mut number = |role, key: K| {
@@ -51,9 +51,9 @@ enum Role {
     Remote,
 }
 
-/// A path that is open or being opened.
+/// Slot of a path that is open or being opened.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PathSlot {
     pub(crate) path: u32,
     pub(crate) interface: String,
     /// It has been silent for long.
@@ -63,16 +63,16 @@ pub(crate) struct Place {
 /// Selects the path to give up for a candidate of an interface, where all places are taken: one of the interface with most paths, if it has at least
 /// two more, and a dead one first. An interface without paths also takes the place of a dead path. A pair that was `tried` in vain gets
 /// one only where its interface has none.
-pub(crate) fn victim(places: &[Place], interface: &str, tried: bool) -> Option<u32> {
-    let of = |interface: &str| places.iter().filter(|place| place.interface == interface).count();
+pub(crate) fn victim(slots: &[PathSlot], interface: &str, tried: bool) -> Option<u32> {
+    let of = |interface: &str| slots.iter().filter(|place| place.interface == interface).count();
     let own = of(interface);
     if tried && own > 0 {
         return None;
     }
-    let counted = places.iter().map(|place| (of(&place.interface), place.dead, place.path));
+    let counted = slots.iter().map(|place| (of(&place.interface), place.dead, place.path));
     // Of equals the newest, which has learnt least.
     let crowded = counted.filter(|(count, ..)| *count >= own + 2).max().map(|(.., path)| path);
-    let dead = || places.iter().find(|place| place.dead).filter(|_| own == 0 && places.len() > 1);
+    let dead = || slots.iter().find(|place| place.dead).filter(|_| own == 0 && slots.len() > 1);
     crowded.or_else(|| dead().map(|place| place.path))
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn order(all: Vec<(&'static str, u8, u8)>) -> Vec<(&'static str, u8, u8)> {
-        diverse(all, |one| Ends {
+        order_by_diversity(all, |one| Ends {
             interface: one.0.to_owned(),
             source: one.1.to_string(),
             relay: None,
@@ -92,7 +92,7 @@ mod tests {
 
     /// Sixteen pairs, eight places: each interface has four.
     #[test]
-    fn interfaces_share_places_however_many_addresses_each_has() {
+    fn interfaces_share_slots_regardless_of_address_count() {
         for (first, second) in [(8, 8), (8, 1), (20, 3)] {
             let of = |name, from: u8, count: u8| (from..from + count).map(move |source| (name, source, 0));
             let order = order(of("a", 0, first).chain(of("b", 100, second)).collect());
@@ -119,15 +119,15 @@ mod tests {
         assert_eq!((distinct(|one| one.1), distinct(|one| one.2)), (8, 8));
     }
 
-    fn places(interfaces: &[&str]) -> Vec<Place> {
+    fn slots(interfaces: &[&str]) -> Vec<PathSlot> {
         let place =
-            |(path, interface): (u32, &&str)| Place { path, interface: (*interface).into(), dead: false };
+            |(path, interface): (u32, &&str)| PathSlot { path, interface: (*interface).into(), dead: false };
         (0..).zip(interfaces).map(place).collect()
     }
 
     #[test]
     fn path_gives_way_to_another_interface_until_shares_are_even() {
-        let mut all = places(&["a"; 8]);
+        let mut all = slots(&["a"; 8]);
         for share in 1..=4 {
             let gone = victim(&all, "b", share == 1).unwrap() as usize;
             assert_eq!(all[gone].interface, "a", "{share}");
@@ -135,18 +135,18 @@ mod tests {
         }
         let of = |interface| victim(&all, interface, false);
         assert_eq!((of("b"), of("a"), of("c")), (None, None, Some(7)));
-        assert_eq!(victim(&places(&["a", "b"]), "c", false), None);
-        assert_eq!(victim(&places(&["a", "a", "a", "b"]), "b", true), None, "it was tried, and has one");
+        assert_eq!(victim(&slots(&["a", "b"]), "c", false), None);
+        assert_eq!(victim(&slots(&["a", "a", "a", "b"]), "b", true), None, "it was tried, and has one");
     }
 
     /// A path that was cut is not given up for further pairs of an interface that has some.
     #[test]
     fn dead_path_gives_way_only_to_an_interface_without_paths() {
-        let mut all = places(&["a", "b", "c"]);
+        let mut all = slots(&["a", "b", "c"]);
         all[1].dead = true;
         assert_eq!((victim(&all, "a", false), victim(&all, "d", false)), (None, Some(1)));
         assert_eq!(victim(&all[1..2], "d", false), None, "the last one stays");
-        let mut crowded = places(&["a", "a", "b"]);
+        let mut crowded = slots(&["a", "a", "b"]);
         crowded[0].dead = true;
         assert_eq!(victim(&crowded, "c", true), Some(0), "of a crowded interface the dead one");
     }

@@ -16,12 +16,12 @@ use vmcc_transport::{Ecn, Route, Transmit};
 /// Packets in one call: as many of the usual size as a UDP length can say.
 pub(crate) const SEGMENTS: usize = 44;
 /// The longest UDP payload, which is what the kernel cuts into segments, too.
-const LONGEST: usize = 65_507;
+const MAX_UDP_PAYLOAD: usize = 65_507;
 /// Bytes that one call may bring: segments of one sender that the kernel has joined.
 const RECEIVE_BYTES: usize = 65_536;
 /// Pieces of that size in one call. More would not stay in the processor's cache until they are decrypted, and of small datagrams, all of which
 /// begin at the same places of it, would drive each other out.
-const RECEIVE_PIECES: usize = 8;
+const RECEIVE_BUFFERS: usize = 8;
 /// Socket buffer asked of the kernel for each direction; it may give less.
 const BUFFER_BYTES: usize = 4 << 20;
 /// Bytes that wait for room in a socket at most. More is dropped, as a full queue does it: it must not keep other paths waiting.
@@ -35,8 +35,8 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     pub(crate) fn new() -> Buffers {
-        let metas = vec![RecvMeta::default(); RECEIVE_PIECES];
-        Buffers { bytes: vec![0; RECEIVE_BYTES * RECEIVE_PIECES], metas }
+        let metas = vec![RecvMeta::default(); RECEIVE_BUFFERS];
+        Buffers { bytes: vec![0; RECEIVE_BYTES * RECEIVE_BUFFERS], metas }
     }
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct Message<'a> {
 /// A route that the system refuses to send along, and why.
 pub(crate) type Refusal = (Route, io::Error);
 
-/// Datagrams that the socket had no room for.
-struct Waiting {
+/// Datagrams that are queued because the socket buffer was full.
+struct QueuedMessage {
     transmit: Transmit,
     bytes: Vec<u8>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Socket {
     /// The interface that its packets leave by, where one was named: its number is another when it comes again.
     interface: Option<Interface>,
     bits: batch::Bits,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedMessage>,
     waiting_bytes: usize,
 }
 
@@ -108,14 +108,14 @@ impl Socket {
         self.local
     }
 
-    /// Has the kernel keep what comes back for [`take_unreachable`](Self::take_unreachable).
-    pub(crate) fn keep_unreachable(&self) {
-        icmp::keep(&self.io, self.local.is_ipv6());
+    /// Enables ICMP error reports for [`drain_icmp_errors`](Self::drain_icmp_errors).
+    pub(crate) fn enable_icmp_errors(&self) {
+        icmp::enable(&self.io, self.local.is_ipv6());
     }
 
-    /// Datagrams that came back since, because nobody listens at their port.
-    pub(crate) fn take_unreachable(&self) -> Vec<Unreachable> {
-        icmp::take(&self.io)
+    /// Datagrams that ICMP has reported as port unreachable since.
+    pub(crate) fn drain_icmp_errors(&self) -> Vec<Unreachable> {
+        icmp::drain(&self.io)
     }
 
     /// Returns true if it was opened for an address that its interface does not have any more.
@@ -170,12 +170,12 @@ impl Socket {
 
     /// Sends, or keeps what there is no room for. What the system refuses is dropped.
     pub(crate) fn send(&mut self, messages: &[Message<'_>], refusals: &mut Vec<Refusal>) {
-        let done = if self.waiting.is_empty() { self.push(messages, refusals) } else { Done::default() };
+        let done = if self.waiting.is_empty() { self.push(messages, refusals) } else { Progress::default() };
         for message in done.rest(messages) {
             if self.waiting_bytes + message.bytes.len() <= BACKLOG_BYTES {
                 self.waiting_bytes += message.bytes.len();
                 let (transmit, bytes) = (message.transmit.clone(), message.bytes.to_vec());
-                self.waiting.push_back(Waiting { transmit, bytes });
+                self.waiting.push_back(QueuedMessage { transmit, bytes });
             }
         }
     }
@@ -199,7 +199,7 @@ impl Socket {
     }
 
     /// Hands messages to the kernel, in order, until one finds no room.
-    fn push(&mut self, messages: &[Message<'_>], refusals: &mut Vec<Refusal>) -> Done {
+    fn push(&mut self, messages: &[Message<'_>], refusals: &mut Vec<Refusal>) -> Progress {
         let unbound = self.local.ip().is_unspecified();
         let Socket { io, state, bits, .. } = self;
         let segments = || state.max_gso_segments().min(SEGMENTS);
@@ -207,28 +207,28 @@ impl Socket {
             // An error is told again by the first packet alone, which says whose it is, and whether it is one of offload.
             let several = (packets.len() > 1)
                 .then(|| io.try_io(Interest::WRITABLE, || batch::send(io, bits, packets)))
-                .filter(|sent| sent.as_ref().map_or_else(is_full, |&count| count > 0));
+                .filter(|sent| sent.as_ref().map_or_else(would_block, |&count| count > 0));
             let first = || io.try_io(Interest::WRITABLE, || state.try_send((&*io).into(), &packets[0]));
             // What ICMP says of a packet before is told by the next call, once.
-            let again = |error| if is_full(&error) { Err(error) } else { first() };
+            let again = |error| if would_block(&error) { Err(error) } else { first() };
             several.unwrap_or_else(|| first().or_else(again).map(|()| 1))
         };
         push(messages, unbound, segments, hand_over, refusals)
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
 /// Messages that the kernel has taken or refused: their number, and bytes of the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Done {
+struct Progress {
     messages: usize,
     bytes: usize,
 }
 
-impl Done {
+impl Progress {
     fn rest<'a>(self, messages: &'a [Message<'a>]) -> impl Iterator<Item = Message<'a>> {
         let rest = messages.get(self.messages..).unwrap_or_default().iter().enumerate();
         rest.map(move |(i, message)| Message {
@@ -252,8 +252,8 @@ fn push<'a>(
     segments: impl Fn() -> usize,
     mut hand_over: impl FnMut(&[quinn_udp::Transmit<'a>]) -> io::Result<usize>,
     refusals: &mut Vec<Refusal>,
-) -> Done {
-    let mut done = Done::default();
+) -> Progress {
+    let mut done = Progress::default();
     done.advance(messages, 0);
     let mut packets = Vec::new();
     while let Some(message) = messages.get(done.messages) {
@@ -262,14 +262,14 @@ fn push<'a>(
         let at_once = segments();
         let all = done.rest(messages).flat_map(|message| packets_of(message, unbound, at_once));
         for packet in all.take(batch::MAX_PACKETS) {
-            if packets.first().is_some_and(|first| !batch::alike(first, &packet)) {
+            if packets.first().is_some_and(|first| !batch::can_share_call(first, &packet)) {
                 break;
             }
             packets.push(packet);
         }
         match hand_over(&packets) {
             Ok(count) => packets[..count].iter().for_each(|one| done.advance(messages, one.contents.len())),
-            Err(error) if is_full(&error) => break,
+            Err(error) if would_block(&error) => break,
             Err(_) if packets[0].segment_size.is_some() && segments() == 1 => {}
             // A probe for a larger size that the interface itself does not carry: as if it were lost.
             Err(error) if error.raw_os_error() == Some(nix::libc::EMSGSIZE) => {
@@ -291,7 +291,7 @@ fn packets_of<'a>(
 ) -> impl Iterator<Item = quinn_udp::Transmit<'a>> {
     let Message { transmit, bytes } = message;
     let segment = transmit.segment.max(1);
-    let segments = segments.min(LONGEST / segment).max(1);
+    let segments = segments.min(MAX_UDP_PAYLOAD / segment).max(1);
     bytes.chunks(segment * segments).map(move |contents| quinn_udp::Transmit {
         destination: transmit.route.remote,
         ecn: transmit.ect.then_some(EcnCodepoint::Ect0),

@@ -51,7 +51,7 @@ impl Stream {
     pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
         let (connection, id) = (self.connection().clone(), self.id());
         async move {
-            if poll_fn(|cx| connection.poll_sending(id, cx)).await == Some(SendingEnd::Arrived) {
+            if poll_fn(|cx| connection.poll_sending(id, cx)).await == Some(SendingEnd::Acked) {
                 std::future::pending().await
             }
         }
@@ -77,7 +77,7 @@ impl SendStream {
     ///
     /// # Errors
     /// The connection has ended before.
-    pub async fn arrived(&mut self) -> io::Result<()> {
+    pub async fn wait_acked(&mut self) -> io::Result<()> {
         match poll_fn(|cx| self.connection.poll_sending(self.id, cx)).await {
             Some(_) => Ok(()),
             None => Err(self.connection.broken()),

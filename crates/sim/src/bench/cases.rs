@@ -6,15 +6,15 @@
 
 use vmcc_cc::{Algorithm, Params};
 use vmcc_network::{
-    Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, Reroute, ThresholdRule, Way,
+    Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, Reroute, RoutePair, ThresholdRule,
 };
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 use crate::bench::BenchError;
 use crate::bench::fixed::{End, FixedWindow};
+use crate::build::{net_spec, partition};
 use crate::engine::{Endpoints, Engine, Partition};
 use crate::hosts::Hosts;
-use crate::lower::{lower, partition};
 use crate::net::{NetSpec, NodeId};
 use crate::packet::{LinkId, RouteId};
 use crate::rng::{Stream, Streams};
@@ -290,16 +290,19 @@ fn fat_tree(k: u32, threads: u32, subflows: u32, marks: bool) -> Result<Plan, Be
         reroute: Reroute::default(),
     };
     let (network, tree) = (network(&kind, marks), kind.tree());
-    let mut net = lower(&network, Bytes::new(PACKET_BYTES))?;
+    let mut net = net_spec(&network, Bytes::new(PACKET_BYTES))?;
     let streams = Streams::new(SEED);
     let mut ecmp = streams.stream("bench/ecmp");
     let mut pairs = Vec::new();
     for (from, to) in permutation(tree.hosts(), &mut streams.stream("bench/permutation")) {
         let (from, to) = (HostId(from), HostId(to));
         let paths = distinct_paths(&mut ecmp, tree.paths(from, to), subflows).into_iter();
-        let way =
-            |path| Way { path: None, forward: tree.path(from, to, path), reverse: tree.path(to, from, path) };
-        pairs.push(pair(&network, &mut net, (from, to), paths.map(way))?);
+        let route_pair = |path| RoutePair {
+            path: None,
+            forward: tree.path(from, to, path),
+            reverse: tree.path(to, from, path),
+        };
+        pairs.push(pair(&network, &mut net, (from, to), paths.map(route_pair))?);
     }
     let least: Vec<Span> = net.links().iter().map(|link| link.delay).collect();
     let partition = partition(&network, &net, &least, threads);
@@ -322,32 +325,32 @@ fn dumbbell(flows: u32, threads: u32, marks: bool) -> Result<Plan, BenchError> {
         access_buffer: buffer(),
     };
     let network = network(&kind, marks);
-    let mut net = lower(&network, Bytes::new(PACKET_BYTES))?;
+    let mut net = net_spec(&network, Bytes::new(PACKET_BYTES))?;
     let mut pairs = Vec::new();
     for flow in 0..flows {
         let (from, to) = (HostId(flow), HostId(flows + flow));
-        let ways = network.routes.ways(from, to, 1, &mut || 0);
-        pairs.push(pair(&network, &mut net, (from, to), ways.into_iter())?);
+        let route_pairs = network.routes.between(from, to, 1, &mut || 0);
+        pairs.push(pair(&network, &mut net, (from, to), route_pairs.into_iter())?);
     }
     let is_right = |name: &String| threads > 1 && name.starts_with("right");
     let shard_of = network.nodes.iter().map(|name| u8::from(is_right(name))).collect();
     Ok(Plan { net, partition: Partition::new(shard_of), pairs })
 }
 
-/// Two hosts and the routes of these ways; the description's numbers are the simulator's.
+/// Two hosts and these routes; the description's numbers are the simulator's.
 fn pair(
     network: &Network,
     net: &mut NetSpec,
     (from, to): (HostId, HostId),
-    ways: impl Iterator<Item = Way>,
+    route_pairs: impl Iterator<Item = RoutePair>,
 ) -> Result<Pair, BenchError> {
     let node = |host: HostId| NodeId(network.hosts[host.index()].node.0);
     let mut route = |links: &[vmcc_network::LinkId]| {
         net.route(&links.iter().map(|link| LinkId(link.0)).collect::<Vec<_>>())
     };
     let mut routes = Vec::new();
-    for way in ways {
-        routes.push((route(&way.forward)?, route(&way.reverse)?));
+    for route_pair in route_pairs {
+        routes.push((route(&route_pair.forward)?, route(&route_pair.reverse)?));
     }
     Ok(Pair { from: node(from), to: node(to), routes })
 }

@@ -11,8 +11,8 @@ mod tests;
 pub use cases::{CASES, Case, Load, Shape};
 pub use measure::Measurement;
 
+use crate::build::FabricError;
 use crate::hosts::HostError;
-use crate::lower::FabricError;
 use crate::net::NetError;
 
 /// Error of a benchmark case that cannot be measured.

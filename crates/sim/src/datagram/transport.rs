@@ -4,7 +4,7 @@ use super::sender::{DatagramSpec, Sender};
 use crate::hosts::{HostError, Hosts, check, shard_of};
 use crate::run::SimError;
 use crate::traffic::{PlannedDatagrams, plan_datagrams};
-use crate::transport::{Ends, Making, Moved, Part, Routed, Transport};
+use crate::transport::{BuildContext, Ends, Part, RouteChange, Routed, Transport};
 use vmcc_metrics::observed::Observed;
 
 /// A sender as a run knows it.
@@ -26,11 +26,11 @@ struct Source {
 struct Sources(Vec<Source>);
 
 /// Senders and sinks of the entries that send datagrams.
-pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
     let mut sources = Sources::default();
-    for planned in plan_datagrams(making.scenario, making.fabric, making.streams)? {
-        let (sender, sink) = add(making.shard_of, hosts, planned.spec).map_err(|source| {
-            let traffic = making.labels[planned.traffic].clone();
+    for planned in plan_datagrams(ctx.scenario, ctx.fabric, ctx.streams)? {
+        let (sender, sink) = add(ctx.shard_of, hosts, planned.spec).map_err(|source| {
+            let traffic = ctx.labels[planned.traffic].clone();
             SimError::Host { traffic, source }
         })?;
         let PlannedDatagrams { traffic, from, to, .. } = planned;
@@ -56,7 +56,7 @@ fn add(shards: &[u8], hosts: &mut [Hosts], spec: DatagramSpec) -> Result<(Place,
 }
 
 impl Transport for Sources {
-    /// Datagrams join nobody: they keep their way when vNICs move.
+    /// Datagrams join nobody: they keep their route when vNICs move.
     fn ends(&self) -> Vec<Ends> {
         Vec::new()
     }
@@ -65,12 +65,12 @@ impl Transport for Sources {
         let one = |(ends, source): (usize, &Source)| {
             let Source { traffic, from, to, sender: (shard, index), .. } = *source;
             let routes = (hosts[shard].datagrams.senders[index].route(), None);
-            Routed { ends, way: 0, traffic, from, to, routes, path: None }
+            Routed { ends, subflow: 0, traffic, from, to, routes, path: None }
         };
         self.0.iter().enumerate().map(one).collect()
     }
 
-    fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
+    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut Hosts]) {
         let (shard, index) = self.0[moved.ends].sender;
         hosts[shard].datagrams.senders[index].reroute(moved.routes.0);
     }

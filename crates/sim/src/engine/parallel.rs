@@ -21,10 +21,10 @@ use crate::time::{Span, Time};
 const STEPS: u64 = 4;
 
 /// Turns of the waiting loop before the processor is offered to others.
-const SPINS: u32 = 200;
+const SPINS_PER_YIELD: u32 = 200;
 
 /// Turns of the waiting loop, beside as many as events were handled, after which threads do not pay: an event costs a few turns.
-const WAIT_TURNS: u64 = 1 << 14;
+const MAX_IDLE_SPINS: u64 = 1 << 14;
 
 /// `L(from, to)` for all pairs of shards; [`Span::MAX`] where no link joins them.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ fn least_delays(spec: &NetSpec) -> Vec<Span> {
 struct Clock(AtomicU64);
 
 /// State shared by the threads.
-struct Exchange<'a> {
+struct SharedState<'a> {
     lookahead: &'a Lookahead,
     /// Per shard: all events before this instant are done and their packets handed over, ps.
     done: Vec<Clock>,
@@ -116,7 +116,7 @@ pub(crate) fn run<E: Endpoints>(
     (from, end): (Time, Time),
     bounds: Bounds<'_>,
 ) -> (Time, bool) {
-    let exchange = Exchange {
+    let shared = SharedState {
         lookahead,
         done: shards.iter().map(|_| Clock(AtomicU64::new(from.ps()))).collect(),
         mail: shards.iter().map(|_| shards.iter().map(|_| Mutex::default()).collect()).collect(),
@@ -125,20 +125,20 @@ pub(crate) fn run<E: Endpoints>(
         bounds,
     };
     for (me, shard) in shards.iter_mut().enumerate() {
-        exchange.hand_over(me, &mut shard.ctx.net.outbox); // what `Endpoints::start` has sent
+        shared.hand_over(me, &mut shard.ctx.net.outbox); // what `Endpoints::start` has sent
     }
     std::thread::scope(|scope| {
         for (me, shard) in shards.iter_mut().enumerate() {
-            let exchange = &exchange;
-            scope.spawn(move || work(me, shard, exchange, from, end));
+            let shared = &shared;
+            scope.spawn(move || work(me, shard, shared, from, end));
         }
     });
     let mut arrived = Crossings::default();
     for (me, shard) in shards.iter_mut().enumerate() {
-        exchange.take_in(me, shard, &mut arrived);
+        shared.take_in(me, shard, &mut arrived);
     }
-    let done = exchange.done.iter().map(|clock| Time::from_ps(clock.0.load(Ordering::Acquire)));
-    (done.min().unwrap_or(end), exchange.waits.load(Ordering::Relaxed))
+    let done = shared.done.iter().map(|clock| Time::from_ps(clock.0.load(Ordering::Acquire)));
+    (done.min().unwrap_or(end), shared.waits.load(Ordering::Relaxed))
 }
 
 /// The same on this thread alone, shard after shard.
@@ -185,36 +185,36 @@ fn pass_on<E>(shards: &mut [Shard<E>], me: usize) {
     }
 }
 
-fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, exchange: &Exchange<'_>, from: Time, end: Time) {
-    let _alarm = Alarm(&exchange.stopped);
+fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, shared: &SharedState<'_>, from: Time, end: Time) {
+    let _alarm = Alarm(&shared.stopped);
     let mut arrived = Crossings::default();
     let mut reached = from;
-    let mut left = exchange.bounds.most;
+    let mut left = shared.bounds.most;
     let (begun, mut turns) = (shard.events, 0);
-    let step = exchange.lookahead.shortest_of(me).div(STEPS).max(Span::from_ps(1));
+    let step = shared.lookahead.shortest_of(me).div(STEPS).max(Span::from_ps(1));
     while reached < end {
-        let Some(safe) = exchange.wait(me, reached, end, &mut turns) else { return };
-        if turns > WAIT_TURNS + (shard.events - begun) {
-            exchange.waits.store(true, Ordering::Relaxed);
-            exchange.stopped.store(true, Ordering::Relaxed);
+        let Some(safe) = shared.wait(me, reached, end, &mut turns) else { return };
+        if turns > MAX_IDLE_SPINS + (shard.events - begun) {
+            shared.waits.store(true, Ordering::Relaxed);
+            shared.stopped.store(true, Ordering::Relaxed);
             return;
         }
         let safe = safe.min(reached + step);
-        exchange.take_in(me, shard, &mut arrived);
+        shared.take_in(me, shard, &mut arrived);
         let before = shard.events;
         let all = shard.run_part(safe, left);
         left -= shard.events - before;
-        exchange.hand_over(me, &mut shard.ctx.net.outbox);
+        shared.hand_over(me, &mut shard.ctx.net.outbox);
         if !all {
-            exchange.stopped.store(true, Ordering::Relaxed);
+            shared.stopped.store(true, Ordering::Relaxed);
             return;
         }
-        exchange.done[me].0.store(safe.ps(), Ordering::Release);
+        shared.done[me].0.store(safe.ps(), Ordering::Release);
         reached = safe;
     }
 }
 
-impl Exchange<'_> {
+impl SharedState<'_> {
     fn is_stopped(&self) -> bool {
         let cancel = self.bounds.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
         cancel || self.stopped.load(Ordering::Relaxed)
@@ -236,7 +236,11 @@ impl Exchange<'_> {
                 return Some(safe);
             }
             *turns += 1;
-            if turn % SPINS == SPINS - 1 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            if turn % SPINS_PER_YIELD == SPINS_PER_YIELD - 1 {
+                std::thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
         }
         None
     }

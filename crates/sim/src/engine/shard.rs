@@ -1,6 +1,6 @@
 //! One shard: a part of the network, its hosts, and the loop over its events.
 
-use crate::engine::wheel::{Due, EventKey, Foresee, Kind};
+use crate::engine::wheel::{Due, EventKey, Kind, Prefetch};
 use crate::engine::{Ctx, Endpoints, TimerId};
 use crate::net::{ACK_ONLY, AT_HOST, Crossings, MAX_ENDPOINT, Network};
 use crate::packet::{Packet, Sack};
@@ -14,20 +14,20 @@ pub(crate) struct Shard<E> {
 }
 
 /// Brings closer what coming arrivals will touch.
-struct Ahead<'a, E> {
+struct Prefetcher<'a, E> {
     net: &'a Network,
     hosts: &'a E,
 }
 
-impl<E> Copy for Ahead<'_, E> {}
+impl<E> Copy for Prefetcher<'_, E> {}
 
-impl<E> Clone for Ahead<'_, E> {
+impl<E> Clone for Prefetcher<'_, E> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E: Endpoints> Foresee for Ahead<'_, E> {
+impl<E: Endpoints> Prefetch for Prefetcher<'_, E> {
     #[inline(always)]
     fn soon(self, key: EventKey, payload: u32, target: u32) {
         if key.is_arrival() {
@@ -58,7 +58,7 @@ impl<E: Endpoints> Shard<E> {
     pub(crate) fn run_part(&mut self, end: Time, most: u64) -> bool {
         let mut left = most;
         while left != 0
-            && let Some(due) = self.ctx.wheel.pop(end, Ahead { net: &self.ctx.net, hosts: &self.hosts })
+            && let Some(due) = self.ctx.wheel.pop(end, Prefetcher { net: &self.ctx.net, hosts: &self.hosts })
         {
             self.ctx.now = due.at;
             left -= 1;

@@ -23,7 +23,7 @@ pub(crate) struct EventKey(pub(crate) u32);
 pub(crate) enum Kind {
     /// Link changes and samples.
     Control = 0,
-    /// A served link may send its next packet.
+    /// A link with a scheduler may send its next packet.
     Service = 1,
     /// A packet leaves the wire of the source link.
     Arrival = 2,
@@ -97,15 +97,15 @@ pub(crate) struct Due {
 }
 
 /// Somebody who prepares for events. Nothing that changes results.
-pub(crate) trait Foresee: Copy {
+pub(crate) trait Prefetch: Copy {
     /// The event comes within a fine bucket or two.
     fn soon(self, key: EventKey, payload: u32, target: u32);
-    /// The event comes after [`NEAR`] others.
+    /// The event comes after [`PREFETCH_DISTANCE`] others.
     fn near(self, target: u32);
 }
 
 /// Distance of the second prefetch, in events.
-const NEAR: usize = 3;
+const PREFETCH_DISTANCE: usize = 3;
 
 /// Shape of the wheel. Times to powers of two: a fine bucket lasts `2^fine_bits` ps, a coarse one
 /// `2^coarse_bits`; there are `2^wheel_bits` coarse buckets.
@@ -134,7 +134,7 @@ impl WheelShape {
 }
 
 /// An event beyond the horizon: time, key, insertion number, payload, target.
-type Far = Reverse<(Time, EventKey, u64, u32, u32)>;
+type FarEvent = Reverse<(Time, EventKey, u64, u32, u32)>;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
@@ -158,7 +158,7 @@ pub(crate) struct Wheel {
     occupied: Vec<u64>,
     /// Emptied buffers, reused while they are still in the cache.
     spare: Vec<Vec<Event>>,
-    far: BinaryHeap<Far>,
+    far: BinaryHeap<FarEvent>,
     far_pushed: u64,
 }
 
@@ -254,15 +254,15 @@ impl Wheel {
         self.far_pushed += 1;
     }
 
-    /// The next event, if it lies before `end`. `foresee` is shown nearly every event twice before it comes:
+    /// The next event, if it lies before `end`. `prefetch` is shown nearly every event twice before it comes:
     /// a fine bucket ahead, and a few events ahead.
     #[inline(always)]
-    pub(crate) fn pop(&mut self, end: Time, foresee: impl Foresee) -> Option<Due> {
-        if self.cursor == self.run.len() && !self.advance(end, foresee) {
+    pub(crate) fn pop(&mut self, end: Time, prefetch: impl Prefetch) -> Option<Due> {
+        if self.cursor == self.run.len() && !self.advance(end, prefetch) {
             return None;
         }
-        if let Some(event) = self.run.get(self.cursor + NEAR) {
-            foresee.near(event.target);
+        if let Some(event) = self.run.get(self.cursor + PREFETCH_DISTANCE) {
+            prefetch.near(event.target);
         }
         let event = self.run[self.cursor];
         let at = Time::from_ps(self.upper_ps | event.order >> 32);
@@ -291,7 +291,7 @@ impl Wheel {
 
     /// Moves on to the next fine bucket with events, unless it begins at or after `end`.
     #[inline(never)]
-    fn advance(&mut self, end: Time, foresee: impl Foresee) -> bool {
+    fn advance(&mut self, end: Time, prefetch: impl Prefetch) -> bool {
         loop {
             let later = self.position + 1..self.fine.len();
             if let Some(next) = later.into_iter().find(|&i| !self.fine[i].is_empty()) {
@@ -312,13 +312,13 @@ impl Wheel {
         sort(&mut self.run);
         // The first comes at once.
         if let Some((_, others)) = self.run.split_first() {
-            for event in &others[..others.len().min(NEAR - 1)] {
-                foresee.near(event.target);
+            for event in &others[..others.len().min(PREFETCH_DISTANCE - 1)] {
+                prefetch.near(event.target);
             }
         }
         if let Some(soon) = self.fine.get(self.position + 1) {
             for event in soon {
-                foresee.soon(event.key(), event.payload, event.target);
+                prefetch.soon(event.key(), event.payload, event.target);
             }
         }
         true
@@ -428,7 +428,7 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Blind;
 
-    impl Foresee for Blind {
+    impl Prefetch for Blind {
         fn soon(self, _: EventKey, _: u32, _: u32) {}
         fn near(self, _: u32) {}
     }

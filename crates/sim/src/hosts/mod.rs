@@ -4,17 +4,17 @@
 //! |---|---|
 //! | `wire` | what endpoints need of an engine |
 //! | `timers` | whose a timer is |
-//! | `pause` | descheduled virtual machines |
+//! | `deschedule` | descheduled virtual machines |
 
+mod deschedule;
 mod error;
-mod pause;
 mod timers;
 mod wire;
 
+pub(crate) use deschedule::{OffTimes, Periods, ResumeConfig, StealStats};
+use deschedule::{PendingPacket, Vcpu};
 pub use error::HostError;
 pub(crate) use error::{check, shard_of};
-pub(crate) use pause::{Absences, Lengths, OffTimes, Waking};
-use pause::{Pauses, Received};
 pub(crate) use timers::{MAX_INDEX, Purpose};
 pub(crate) use wire::Wire;
 
@@ -25,10 +25,10 @@ use crate::probe::{self, Probes};
 use crate::quic;
 use crate::tcp::{self, Connections};
 use crate::time::Time;
-use crate::transport::{Make, Table};
+use crate::transport::{BuildEndpoints, Table};
 
 /// The kinds of endpoints, in the order in which a run asks them.
-pub(crate) const KINDS: [Make; 4] = [tcp::make, datagram::make, probe::make, quic::make];
+pub(crate) const KINDS: [BuildEndpoints; 4] = [tcp::make, datagram::make, probe::make, quic::make];
 
 /// [`Packet::kind`] of each kind; TCP's is 0.
 pub(crate) mod kind {
@@ -44,8 +44,8 @@ pub struct Hosts {
     pub(crate) datagrams: Datagrams,
     pub(crate) probes: Probes,
     pub(crate) quic: quic::Ends,
-    /// By node.
-    pauses: Vec<Pauses>,
+    /// Those that are descheduled during the run, by node.
+    vcpus: Vec<Vcpu>,
 }
 
 /// Calls the table of a packet's kind, or of a timer's purpose.
@@ -102,19 +102,19 @@ impl Hosts {
     /// The host at `node` neither sends nor processes while one of these keeps it off.
     /// Nodes come in ascending order, each once.
     pub(crate) fn deschedule(&mut self, node: u32, times: Vec<OffTimes>) {
-        debug_assert!(self.pauses.last().is_none_or(|last| last.host < node));
-        self.pauses.push(Pauses::new(node, times));
+        debug_assert!(self.vcpus.last().is_none_or(|last| last.host < node));
+        self.vcpus.push(Vcpu::new(node, times));
     }
 
     /// Off times of the hosts that are descheduled during the run, until `now`.
-    pub(crate) fn absences(&self, now: Time) -> impl Iterator<Item = Absences> {
-        self.pauses.iter().map(move |pauses| pauses.absences(now))
+    pub(crate) fn steal_stats(&self, now: Time) -> impl Iterator<Item = StealStats> {
+        self.vcpus.iter().map(move |vcpu| vcpu.steal_stats(now))
     }
 
     /// Arms what starts by itself.
     pub(crate) fn begin<W: Wire>(&mut self, wire: &mut W) {
-        for (i, pauses) in self.pauses.iter_mut().enumerate() {
-            pauses.arm(wire, i as u32);
+        for (i, vcpu) in self.vcpus.iter_mut().enumerate() {
+            vcpu.arm(wire, i as u32);
         }
         self.tcp.start(wire);
         self.datagrams.start(wire);
@@ -125,7 +125,7 @@ impl Hosts {
     /// A packet for one of this shard's endpoints. Never a function of its own: only what a table does with a packet is worth a call.
     #[inline(always)]
     pub(crate) fn packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
-        if !self.pauses.is_empty() && self.defer(packet, || Received::Plain(*packet, *sack)) {
+        if !self.vcpus.is_empty() && self.defer(packet, || PendingPacket::Plain(*packet, *sack)) {
             return;
         }
         self.handle(wire, packet, sack);
@@ -138,7 +138,7 @@ impl Hosts {
 
     /// One with a payload.
     pub(crate) fn payload<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
-        if !self.pauses.is_empty() && self.defer(packet, || Received::Payload(*packet, payload.into())) {
+        if !self.vcpus.is_empty() && self.defer(packet, || PendingPacket::Payload(*packet, payload.into())) {
             return;
         }
         self.handle_payload(wire, packet, payload);
@@ -151,8 +151,8 @@ impl Hosts {
     /// The timer of this id, and the node whose CPU handles it.
     fn owner(&mut self, id: TimerId) -> Option<(Option<u32>, &mut Timer)> {
         let (purpose, index) = Purpose::of(id);
-        if purpose == Purpose::PAUSE {
-            return self.pauses.get_mut(index as usize).map(|pauses| (None, &mut pauses.timer));
+        if purpose == Purpose::DESCHEDULE {
+            return self.vcpus.get_mut(index as usize).map(|vcpu| (None, &mut vcpu.timer));
         }
         with_table!(self, timer id, table => table.timer(id))
     }
@@ -163,7 +163,7 @@ impl Hosts {
         if !wire.expired(timer, id) {
             return;
         }
-        if !self.pauses.is_empty() && self.defer_timer(wire.now(), host, id) {
+        if !self.vcpus.is_empty() && self.defer_timer(wire.now(), host, id) {
             return;
         }
         self.fire(wire, id);
@@ -171,54 +171,54 @@ impl Hosts {
 
     fn fire<W: Wire>(&mut self, wire: &mut W, id: TimerId) {
         let (purpose, index) = Purpose::of(id);
-        if purpose == Purpose::PAUSE {
-            return self.change_pause(wire, index);
+        if purpose == Purpose::DESCHEDULE {
+            return self.switch_vcpu(wire, index);
         }
         with_table!(self, timer id, table => table.on_timer(wire, id));
     }
 
-    fn pause_of(&mut self, host: Option<u32>) -> Option<&mut Pauses> {
-        let i = self.pauses.binary_search_by_key(&host?, |p| p.host).ok()?;
-        self.pauses[i].paused.then(|| &mut self.pauses[i])
+    fn descheduled_vcpu(&mut self, host: Option<u32>) -> Option<&mut Vcpu> {
+        let i = self.vcpus.binary_search_by_key(&host?, |p| p.host).ok()?;
+        self.vcpus[i].descheduled.then(|| &mut self.vcpus[i])
     }
 
     #[cold]
-    fn defer(&mut self, packet: &Packet, item: impl FnOnce() -> Received) -> bool {
+    fn defer(&mut self, packet: &Packet, item: impl FnOnce() -> PendingPacket) -> bool {
         let host = with_table!(self, packet packet, table => table.host_of(packet));
-        let Some(pauses) = self.pause_of(host) else { return false };
-        pauses.receive(item);
+        let Some(vcpu) = self.descheduled_vcpu(host) else { return false };
+        vcpu.receive(item);
         true
     }
 
     /// Keeps the deadline, so that what is handled before it at resumption may still move or cancel it.
     fn defer_timer(&mut self, now: Time, host: Option<u32>, id: TimerId) -> bool {
-        let Some(pauses) = self.pause_of(host) else { return false };
-        pauses.expire(id, tcp::runs_in_softirq(id));
+        let Some(vcpu) = self.descheduled_vcpu(host) else { return false };
+        vcpu.expire(id, tcp::runs_in_softirq(id));
         if let Some((_, timer)) = self.owner(id) {
             timer.deadline = now;
         }
         true
     }
 
-    fn change_pause<W: Wire>(&mut self, wire: &mut W, index: u32) {
-        let pauses = &mut self.pauses[index as usize];
-        let (waiting, packets_first) = pauses.change();
-        pauses.arm(wire, index);
+    fn switch_vcpu<W: Wire>(&mut self, wire: &mut W, index: u32) {
+        let vcpu = &mut self.vcpus[index as usize];
+        let (pending, packets_first) = vcpu.switch();
+        vcpu.arm(wire, index);
         if packets_first {
-            self.resume_packets(wire, waiting.packets);
-            self.resume_timers(wire, waiting.timers);
+            self.resume_packets(wire, pending.packets);
+            self.resume_timers(wire, pending.timers);
         } else {
-            self.resume_timers(wire, waiting.timers);
-            self.resume_packets(wire, waiting.packets);
+            self.resume_timers(wire, pending.timers);
+            self.resume_packets(wire, pending.packets);
         }
-        self.resume_timers(wire, waiting.programs);
+        self.resume_timers(wire, pending.programs);
     }
 
-    fn resume_packets<W: Wire>(&mut self, wire: &mut W, packets: Vec<Received>) {
+    fn resume_packets<W: Wire>(&mut self, wire: &mut W, packets: Vec<PendingPacket>) {
         for received in packets {
             match received {
-                Received::Plain(packet, sack) => self.handle(wire, &packet, &sack),
-                Received::Payload(packet, payload) => self.handle_payload(wire, &packet, &payload),
+                PendingPacket::Plain(packet, sack) => self.handle(wire, &packet, &sack),
+                PendingPacket::Payload(packet, payload) => self.handle_payload(wire, &packet, &payload),
             }
         }
     }

@@ -12,8 +12,8 @@ pub(crate) const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
 pub(crate) struct Purpose(pub(crate) u32);
 
 impl Purpose {
-    /// Pauses of a host: first, so that a host is asleep before its other timers are looked at.
-    pub(crate) const PAUSE: Purpose = Purpose(0);
+    /// Descheduling of a host: first, so that a host is descheduled before its other timers are handled.
+    pub(crate) const DESCHEDULE: Purpose = Purpose(0);
     /// The first of six.
     pub(crate) const TCP: Purpose = Purpose(1);
     pub(crate) const DATAGRAM: Purpose = Purpose(7);

@@ -1,7 +1,7 @@
 //! One link's hot state: a cache line.
 
+use crate::net::fifo::{Backlog, FifoState, MAX_RECENT, NO_RECENT};
 use crate::net::spec::{Limit, LinkSpec, QueueSpec, Threshold};
-use crate::net::waiting::{Backlog, Kept, MAX_RECENT, NONE};
 use crate::time::Span;
 
 /// Fractional bits of the time per byte.
@@ -46,7 +46,7 @@ pub(crate) struct Buffer {
     /// Waiting bytes above which to mark; [`NO_LIMIT`]: never.
     mark_bytes: u32,
     /// Waiting packets, as of the last exact count.
-    pub(crate) kept: Kept,
+    pub(crate) fifo: FifoState,
 }
 
 const _: () = assert!(size_of::<Buffer>() == 64);
@@ -68,13 +68,13 @@ impl Buffer {
         let limit_packets = if let Limit::Packets(count) = limit { count } else { NO_LIMIT };
         let in_bytes = |mark: Threshold| mark.in_bytes(ps_per_byte_q16(spec.rate_bps));
         let mark_bytes = mark.map_or(NO_LIMIT, |mark| u32::try_from(in_bytes(mark)).unwrap_or(NO_LIMIT));
-        Buffer { limit_bytes, mark_bytes, kept: Kept::new(limit_packets) }
+        Buffer { limit_bytes, mark_bytes, fifo: FifoState::new(limit_packets) }
     }
 
     /// No room for a packet of `size` beside the backlog.
     pub(crate) fn is_full(&self, waiting: Backlog, size: u16) -> bool {
         let bytes = waiting.bytes + u64::from(size);
-        waiting.packets >= u64::from(self.kept.limit_packets)
+        waiting.packets >= u64::from(self.fifo.limit_packets)
             || (bytes > u64::from(self.limit_bytes) && self.limit_bytes != NO_LIMIT)
     }
 
@@ -98,9 +98,9 @@ impl Link {
             near_ps: if plain { sure_ps.saturating_add(1) } else { 0 },
             packets: 0,
             bytes: 0,
-            recent: NONE,
+            recent: NO_RECENT,
             sizes: [0; 2],
-            room: buffer.kept.limit_packets.min(MAX_RECENT) as u8,
+            room: buffer.fifo.limit_packets.min(MAX_RECENT) as u8,
             plain,
         }
     }
@@ -111,7 +111,7 @@ impl Link {
         self.ps_per_byte_q16
     }
 
-    /// From now on, of a served link: what a plain one keeps was computed with the rate that it began with.
+    /// From now on, of a link with a scheduler: what a plain one keeps was computed with the rate that it began with.
     pub(crate) fn set_rate(&mut self, rate_bps: u64) {
         debug_assert!(!self.plain);
         self.ps_per_byte_q16 = ps_per_byte_q16(rate_bps);

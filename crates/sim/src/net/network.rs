@@ -5,14 +5,14 @@ use std::sync::Arc;
 use prefetch_index::prefetch_index;
 
 use crate::engine::wheel::{EventKey, Kind, Wheel};
+use crate::net::fifo::Backlog;
 use crate::net::impair::Impairment;
 use crate::net::link::{Buffer, Link, wire_ps};
 use crate::net::payload::Payloads;
-use crate::net::queue::Waiting;
+use crate::net::queue::QueuedPacket;
 use crate::net::red::{Red, Verdict};
-use crate::net::served::{Accepted, Action, Served, needs_service};
+use crate::net::scheduler::{Action, Enqueued, Scheduler, needs_scheduler};
 use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
-use crate::net::waiting::Backlog;
 use crate::packet::{LinkId, Packet, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
@@ -173,12 +173,12 @@ impl Crossings {
 
 /// Counters that change rarely.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rare {
+struct RareCounters {
     marks: u64,
     drops: [u64; DROP_REASONS],
 }
 
-impl Rare {
+impl RareCounters {
     /// Marks an ECN-capable packet; others pass.
     fn mark(&mut self, packet: &mut Packet) {
         if packet.has(Packet::ECT) && !packet.has(Packet::CE) {
@@ -191,13 +191,13 @@ impl Rare {
 /// Packet whose transmission time RED's average decays by while the port idles.
 const RED_SLOT_BYTES: u16 = 1500;
 
-impl Unusual {
+impl SlowPath {
     /// None for a plain FIFO that never changes.
-    fn new(spec: &NetSpec, id: u32, link: &LinkSpec, streams: &Streams) -> Option<Unusual> {
+    fn new(spec: &NetSpec, id: u32, link: &LinkSpec, streams: &Streams) -> Option<SlowPath> {
         let changes = || spec.changes.iter().filter(|c| c.link.0 == id).map(|c| &c.change);
         let lossy = link.loss.is_some() || changes().any(|c| matches!(c, LinkChange::Loss(_)));
         // A change applies to what has not left yet, which a departure fixed on arrival would not know.
-        let served = needs_service(&link.queue) || changes().next().is_some();
+        let scheduler = needs_scheduler(&link.queue) || changes().next().is_some();
         let stream = |what| {
             let number = || id.to_string();
             streams.stream(&format!("link/{}/{what}", link.name.clone().unwrap_or_else(number)))
@@ -208,17 +208,17 @@ impl Unusual {
         };
         let impairment = (lossy || link.jitter.is_some())
             .then(|| Impairment::new(link.loss, link.jitter, stream("loss"), stream("jitter")));
-        let entry = Unusual { red, served: served.then(|| Served::new(link)), impairment };
-        let usual = entry.red.is_none() && entry.served.is_none() && entry.impairment.is_none();
-        (!usual).then_some(entry)
+        let entry = SlowPath { red, scheduler: scheduler.then(|| Scheduler::new(link)), impairment };
+        let plain = entry.red.is_none() && entry.scheduler.is_none() && entry.impairment.is_none();
+        (!plain).then_some(entry)
     }
 }
 
 /// Optional features of a link that is not plain.
 #[derive(Clone, Debug)]
-struct Unusual {
+struct SlowPath {
     red: Option<Red>,
-    served: Option<Served>,
+    scheduler: Option<Scheduler>,
     impairment: Option<Impairment>,
 }
 
@@ -228,10 +228,10 @@ struct Unusual {
 pub(crate) struct Network {
     links: Vec<Link>,
     buffers: Vec<Buffer>,
-    rare: Vec<Rare>,
+    rare: Vec<RareCounters>,
     /// Index of each link that is not plain.
-    unusual_of: Vec<u32>,
-    unusual: Vec<Unusual>,
+    slow_path_of: Vec<u32>,
+    slow_path: Vec<SlowPath>,
     routes: Arc<[u32]>,
     packets: Vec<Packet>,
     sacks: Vec<Sack>,
@@ -254,22 +254,22 @@ impl Network {
         streams: &Streams,
     ) -> Network {
         let buffers: Vec<Buffer> = spec.links.iter().map(Buffer::new).collect();
-        let mut unusual_of = vec![u32::MAX; buffers.len()];
-        let mut unusual = Vec::new();
+        let mut slow_path_of = vec![u32::MAX; buffers.len()];
+        let mut slow_path = Vec::new();
         for (id, link) in spec.links.iter().enumerate() {
-            if let Some(entry) = Unusual::new(spec, id as u32, link, streams) {
-                unusual_of[id] = unusual.len() as u32;
-                unusual.push(entry);
+            if let Some(entry) = SlowPath::new(spec, id as u32, link, streams) {
+                slow_path_of[id] = slow_path.len() as u32;
+                slow_path.push(entry);
             }
         }
-        let plain = unusual_of.iter().map(|&index| index == u32::MAX);
+        let plain = slow_path_of.iter().map(|&index| index == u32::MAX);
         let links = spec.links.iter().zip(&buffers).zip(plain);
         Network {
             links: links.map(|((link, buffer), plain)| Link::new(link, buffer, plain)).collect(),
-            rare: vec![Rare::default(); buffers.len()],
+            rare: vec![RareCounters::default(); buffers.len()],
             buffers,
-            unusual_of,
-            unusual,
+            slow_path_of,
+            slow_path,
             routes,
             packets: Vec::new(),
             sacks: Vec::new(),
@@ -320,7 +320,7 @@ impl Network {
     pub(crate) fn arrive(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        if !link.take_usual(packet.size_bytes, now.ps()) {
+        if !link.enqueue_fast(packet.size_bytes, now.ps()) {
             return self.arrive_near(id, at, now, wheel);
         }
         let arrival = Time::from_ps(link.busy_until + link.delay);
@@ -334,10 +334,10 @@ impl Network {
     fn arrive_near(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         if !link.plain {
-            return self.arrive_unusual(id, at, now, wheel);
+            return self.arrive_slow_path(id, at, now, wheel);
         }
         let packet = &mut self.packets[id as usize];
-        let Some(mark) = link.take(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
+        let Some(mark) = link.enqueue(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
             return self.discard(id, at, DropReason::Tail);
         };
         if mark && packet.flags & Packet::ECT != 0 {
@@ -350,13 +350,13 @@ impl Network {
 
     /// Arrival at a link that is more than a plain FIFO.
     #[inline(never)]
-    fn arrive_unusual(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
+    fn arrive_slow_path(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        let unusual = &mut self.unusual[self.unusual_of[at as usize] as usize];
+        let slow_path = &mut self.slow_path[self.slow_path_of[at as usize] as usize];
         let packet = &mut self.packets[id as usize];
-        if let Some(red) = &mut unusual.red {
-            let waiting = || link.settle(&mut self.buffers[at as usize].kept, now.ps()).bytes;
-            let backlog = unusual.served.as_ref().map_or_else(waiting, Served::bytes);
+        if let Some(red) = &mut slow_path.red {
+            let waiting = || link.settle(&mut self.buffers[at as usize].fifo, now.ps()).bytes;
+            let backlog = slow_path.scheduler.as_ref().map_or_else(waiting, Scheduler::bytes);
             let idle_since = Time::from_ps(link.busy_until);
             if red.arrival(backlog, now, idle_since, link.wire_ps(RED_SLOT_BYTES)) == Verdict::Congested {
                 if !(red.ecn() && packet.has(Packet::ECT)) {
@@ -365,19 +365,19 @@ impl Network {
                 self.rare[at as usize].mark(packet);
             }
         }
-        let Some(served) = &mut unusual.served else { return self.arrive_fifo(id, at, now, wheel) };
-        let waiting = Waiting { id, size: packet.size_bytes, since: now };
-        match served.arrival(packet.class, waiting, link.ps_per_byte_q16()) {
-            Accepted::Queued { mark } => {
+        let Some(scheduler) = &mut slow_path.scheduler else { return self.arrive_fifo(id, at, now, wheel) };
+        let waiting = QueuedPacket { id, size: packet.size_bytes, since: now };
+        match scheduler.enqueue(packet.class, waiting, link.ps_per_byte_q16()) {
+            Enqueued::Queued { mark } => {
                 if mark {
                     self.rare[at as usize].mark(packet);
                 }
-                if !served.sending {
+                if !scheduler.sending {
                     self.serve(at, now, wheel);
                 }
             }
-            Accepted::Full => self.discard(id, at, DropReason::Tail),
-            Accepted::Down => self.discard(id, at, DropReason::Down),
+            Enqueued::Full => self.discard(id, at, DropReason::Tail),
+            Enqueued::Down => self.discard(id, at, DropReason::Down),
         }
     }
 
@@ -385,7 +385,7 @@ impl Network {
     fn arrive_fifo(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        let Some(mark) = link.take(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
+        let Some(mark) = link.enqueue(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
             return self.discard(id, at, DropReason::Tail);
         };
         if mark {
@@ -396,33 +396,37 @@ impl Network {
 
     /// A service event of link `at`.
     pub(crate) fn service(&mut self, at: u32, generation: u32, now: Time, wheel: &mut Wheel) {
-        let index = self.unusual_of[at as usize] as usize;
-        let Some(served) = self.unusual.get_mut(index).and_then(|u| u.served.as_mut()) else { return };
-        if served.generation != generation {
+        let index = self.slow_path_of[at as usize] as usize;
+        let Some(scheduler) = self.slow_path.get_mut(index).and_then(|u| u.scheduler.as_mut()) else {
+            return;
+        };
+        if scheduler.generation != generation {
             return; // superseded
         }
-        served.sending = false;
+        scheduler.sending = false;
         self.serve(at, now, wheel);
     }
 
-    /// Puts the next packet of a served link on its free wire.
+    /// Puts the next packet of a scheduler on its free wire.
     fn serve(&mut self, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        let Some(served) = &mut self.unusual[self.unusual_of[at as usize] as usize].served else { return };
+        let Some(scheduler) = &mut self.slow_path[self.slow_path_of[at as usize] as usize].scheduler else {
+            return;
+        };
         let q16 = link.ps_per_byte_q16();
-        let action = served.next(now, |size| Span::from_ps(wire_ps(size.into(), q16)));
+        let action = scheduler.dequeue(now, |size| Span::from_ps(wire_ps(size.into(), q16)));
         let again = match action {
             Action::Idle => return,
             Action::Wait(until) => until,
             Action::Send { packet, .. } => {
-                served.sending = true;
+                scheduler.sending = true;
                 link.busy_until = now.ps() + link.wire_ps(packet.size);
                 link.count(packet.size);
                 Time::from_ps(link.busy_until)
             }
         };
-        served.generation = served.generation.wrapping_add(1);
-        wheel.push(again, EventKey::new(Kind::Service, at), served.generation, 0);
+        scheduler.generation = scheduler.generation.wrapping_add(1);
+        wheel.push(again, EventKey::new(Kind::Service, at), scheduler.generation, 0);
         if let Action::Send { packet, mark } = action {
             if mark {
                 self.rare[at as usize].mark(&mut self.packets[packet.id as usize]);
@@ -435,7 +439,7 @@ impl Network {
     fn launch(&mut self, id: u32, at: u32, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let mut arrival = Time::from_ps(link.busy_until + link.delay);
-        if let Some(impairment) = &mut self.unusual[self.unusual_of[at as usize] as usize].impairment {
+        if let Some(impairment) = &mut self.slow_path[self.slow_path_of[at as usize] as usize].impairment {
             if impairment.loses() {
                 return self.discard(id, at, DropReason::Loss);
             }
@@ -447,20 +451,20 @@ impl Network {
     /// Changes a link at run time.
     pub(crate) fn change(&mut self, at: u32, change: &LinkChange, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        let Some(unusual) = self.unusual.get_mut(self.unusual_of[at as usize] as usize) else { return };
-        match (change, &mut unusual.served, &mut unusual.impairment) {
+        let Some(slow_path) = self.slow_path.get_mut(self.slow_path_of[at as usize] as usize) else { return };
+        match (change, &mut slow_path.scheduler, &mut slow_path.impairment) {
             (LinkChange::Delay(delay), _, _) => link.delay = delay.ps(),
             (LinkChange::Loss(loss), _, Some(impairment)) => impairment.set_loss(*loss),
             (LinkChange::Rate { rate_bps }, _, _) => link.set_rate(*rate_bps),
-            (LinkChange::Pause, Some(served), _) => served.pause(),
-            (LinkChange::Down, Some(served), _) => {
-                for id in served.down() {
+            (LinkChange::Pause, Some(scheduler), _) => scheduler.pause(),
+            (LinkChange::Down, Some(scheduler), _) => {
+                for id in scheduler.down() {
                     self.discard(id, at, DropReason::Down);
                 }
             }
-            (LinkChange::Up, Some(served), _) => {
-                served.up();
-                if !served.sending {
+            (LinkChange::Up, Some(scheduler), _) => {
+                scheduler.up();
+                if !scheduler.sending {
                     self.serve(at, now, wheel);
                 }
             }
@@ -470,25 +474,25 @@ impl Network {
 
     /// Bytes waiting at a link, without the packet in service.
     pub(crate) fn backlog_bytes(&self, at: u32, now: Time) -> u64 {
-        self.served(at).map_or_else(|| self.counted(at, now).bytes, Served::bytes)
+        self.scheduler(at).map_or_else(|| self.counted(at, now).bytes, Scheduler::bytes)
     }
 
-    /// Packets that were counted as sent and wait: a FIFO counts them when they arrive, a served link when they leave.
+    /// Packets that were counted as sent and wait: a FIFO counts them when they arrive, a scheduler when they leave.
     fn counted(&self, at: u32, now: Time) -> Backlog {
-        match self.served(at) {
+        match self.scheduler(at) {
             Some(_) => Backlog::default(),
-            None => self.links[at as usize].waiting(&self.buffers[at as usize], now.ps()),
+            None => self.links[at as usize].backlog(&self.buffers[at as usize], now.ps()),
         }
     }
 
     /// Waiting bytes and marking threshold of each class of a link with several.
     pub(crate) fn classes(&self, at: u32) -> impl Iterator<Item = (u64, Option<u64>)> {
         let rate = self.links[at as usize].ps_per_byte_q16();
-        self.served(at).into_iter().flat_map(move |served| served.classes(rate))
+        self.scheduler(at).into_iter().flat_map(move |scheduler| scheduler.classes(rate))
     }
 
-    fn served(&self, at: u32) -> Option<&Served> {
-        self.unusual.get(self.unusual_of[at as usize] as usize)?.served.as_ref()
+    fn scheduler(&self, at: u32) -> Option<&Scheduler> {
+        self.slow_path.get(self.slow_path_of[at as usize] as usize)?.scheduler.as_ref()
     }
 
     /// Schedules the arrival of packet `id` at the far end of link `from`.

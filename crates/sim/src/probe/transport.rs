@@ -1,52 +1,52 @@
 //! The probes of a scenario: made, moved, observed.
 
 use super::{Echo, Prober, Probes, Record, Sending};
+use crate::build::{RoutePair, span};
 use crate::engine::Timer;
 use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
-use crate::lower::{Way, span};
 use crate::run::{SimError, at};
 use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Sender, senders};
-use crate::transport::{Ends, Making, Moved, Routed, Transport};
+use crate::transport::{BuildContext, Ends, RouteChange, Routed, Transport};
 use vmcc_metrics::observed::{self, Observed};
 use vmcc_scenario::model::{Probe, Traffic, TrafficKind};
 
-/// A way that is probed: shard and index of who asks, and of who answers.
+/// A pair of routes that is probed: shard and index of who asks, and of who answers.
 #[derive(Debug)]
 struct Probed {
     asks: (usize, usize),
     answers: (usize, usize),
 }
 
-/// Two hosts, and the ways between them.
+/// Two hosts, and the routes between them.
 #[derive(Debug)]
 struct Session {
     ends: Ends,
     timeout: Span,
-    ways: Vec<Probed>,
+    routes: Vec<Probed>,
 }
 
 #[derive(Debug, Default)]
 struct Sessions(Vec<Session>);
 
 /// Both ends of the probes of every entry.
-pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
     let mut sessions = Sessions::default();
-    let scenario = making.scenario;
+    let scenario = ctx.scenario;
     for (traffic, entry) in scenario.traffic.iter().enumerate() {
         let TrafficKind::Probe(probe) = &entry.kind else { continue };
-        let identity = &making.identities[traffic];
+        let identity = &ctx.identities[traffic];
         let mut requests = 0;
-        for sender in senders(scenario, making.fabric, entry, identity, making.streams)? {
+        for sender in senders(scenario, ctx.fabric, entry, identity, ctx.streams)? {
             for (to, to_name) in &sender.receivers {
                 let base = format!("traffic/{identity}/{}>{to_name}", sender.name);
                 let pair = Pair { traffic, entry, probe, sender: &sender, to: *to, base };
-                let session = pair.session(making, hosts)?;
-                requests += pair.requests(scenario.duration) * session.ways.len() as u64;
+                let session = pair.session(ctx, hosts)?;
+                requests += pair.requests(scenario.duration) * session.routes.len() as u64;
                 sessions.0.push(session);
                 if requests > MAX_FLOWS as u64 {
                     return Err(SimError::TooManyProbes {
-                        traffic: making.labels[traffic].clone(),
+                        traffic: ctx.labels[traffic].clone(),
                         most: MAX_FLOWS,
                     });
                 }
@@ -72,51 +72,52 @@ impl Pair<'_> {
         Time::ZERO + span(self.entry.common.stop.map_or(duration, |stop| stop.min(duration)))
     }
 
-    /// Approximate number of requests on each way.
+    /// Approximate number of requests on each route.
     fn requests(&self, duration: vmcc_units::Nanos) -> u64 {
         let lasts = self.stop(duration).since(Time::ZERO + span(self.entry.common.start));
         lasts.ps() / span(self.probe.interval).ps().max(1) + 1
     }
 
-    fn session(&self, making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Session, SimError> {
+    fn session(&self, ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Session, SimError> {
         let (from, to) = (self.sender.host, self.to);
-        let mut ecmp = making.streams.stream(&format!("{}/ecmp", self.base));
+        let mut ecmp = ctx.streams.stream(&format!("{}/ecmp", self.base));
         let allowed = self.entry.common.path.as_ref().map(|p| p.0.as_slice());
-        let mut ways = Vec::new();
-        for (number, way) in making.fabric.ways(from, to, allowed, None, &mut ecmp)?.iter().enumerate() {
-            ways.push(self.probed(making, hosts, (number, way))?);
+        let mut routes = Vec::new();
+        for (number, route_pair) in
+            ctx.fabric.route_pairs(from, to, allowed, None, &mut ecmp)?.iter().enumerate()
+        {
+            routes.push(self.probed(ctx, hosts, (number, route_pair))?);
         }
-        let ends = Ends { traffic: self.traffic, from, to, ways: ways.len() };
-        Ok(Session { ends, timeout: span(self.probe.timeout), ways })
+        let ends = Ends { traffic: self.traffic, from, to, subflows: routes.len() };
+        Ok(Session { ends, timeout: span(self.probe.timeout), routes })
     }
 
-    /// Creates both ends of one way.
+    /// Creates both ends of one pair of routes.
     fn probed(
         &self,
-        making: &mut Making<'_>,
+        ctx: &mut BuildContext<'_>,
         hosts: &mut [Hosts],
-        (number, way): (usize, &Way),
+        (number, route_pair): (usize, &RoutePair),
     ) -> Result<Probed, SimError> {
-        let host =
-            |source: HostError| SimError::Host { traffic: making.labels[self.traffic].clone(), source };
+        let host = |source: HostError| SimError::Host { traffic: ctx.labels[self.traffic].clone(), source };
         let shard = |end: usize| {
-            let node = making.fabric.hosts[end].0;
-            shard_of(making.shard_of, node).map(usize::from).map_err(host)
+            let node = ctx.fabric.hosts[end].0;
+            shard_of(ctx.shard_of, node).map(usize::from).map_err(host)
         };
         let (asks, answers) = (shard(self.sender.host)?, shard(self.to)?);
         let (asker, answerer) = (hosts[asks].probes.probers.len(), hosts[answers].probes.echoes.len());
         if asker.max(answerer) >= MAX_INDEX as usize {
             return Err(host(HostError::Full));
         }
-        let (forward, back) = self.sending(making, way, (asker as u32, answerer as u32))?;
-        let gaps = || making.streams.stream(&format!("{}/{number}/gaps", self.base));
+        let (forward, back) = self.sending(ctx, route_pair, (asker as u32, answerer as u32))?;
+        let gaps = || ctx.streams.stream(&format!("{}/{number}/gaps", self.base));
         hosts[asks].probes.probers.push(Prober {
             sending: forward,
-            stop: self.stop(making.scenario.duration),
+            stop: self.stop(ctx.scenario.duration),
             interval: span(self.probe.interval),
             random: self.probe.random.then(gaps),
             next: Time::ZERO + span(self.entry.common.start),
-            path: making.fabric.path_of(way),
+            path: ctx.fabric.path_of(route_pair),
             timer: Timer::new(),
             sent: Vec::new(),
         });
@@ -127,26 +128,26 @@ impl Pair<'_> {
     /// Sending parameters of requests and answers, to these entries of the other end's table.
     fn sending(
         &self,
-        making: &mut Making<'_>,
-        way: &Way,
+        ctx: &mut BuildContext<'_>,
+        route_pair: &RoutePair,
         (asker, answerer): (u32, u32),
     ) -> Result<(Sending, Sending), SimError> {
         let common = &self.entry.common;
         let size = |bytes: vmcc_units::Bytes| u16::try_from(bytes.get()).unwrap_or(u16::MAX);
         let forward = Sending {
-            host: making.fabric.hosts[self.sender.host].0,
+            host: ctx.fabric.hosts[self.sender.host].0,
             to: answerer,
-            route: making.fabric.route(&way.forward)?,
+            route: ctx.fabric.route(&route_pair.forward)?,
             size_bytes: size(self.probe.packet),
-            class: making.fabric.class_of(self.sender.host, common.class),
-            ecn: common.ecn.or(making.scenario.host.ecn) == Some(true),
+            class: ctx.fabric.class_of(self.sender.host, common.class),
+            ecn: common.ecn.or(ctx.scenario.host.ecn) == Some(true),
         };
         let back = Sending {
-            host: making.fabric.hosts[self.to].0,
+            host: ctx.fabric.hosts[self.to].0,
             to: asker,
-            route: making.fabric.route(&way.reverse)?,
+            route: ctx.fabric.route(&route_pair.reverse)?,
             size_bytes: size(self.probe.reply.unwrap_or(self.probe.packet)),
-            class: making.fabric.class_of(self.to, common.class),
+            class: ctx.fabric.class_of(self.to, common.class),
             ..forward
         };
         Ok((forward, back))
@@ -161,33 +162,33 @@ impl Transport for Sessions {
     fn routed(&self, hosts: &[Hosts]) -> Vec<Routed> {
         let of_session = |(ends, session): (usize, &Session)| {
             let Ends { traffic, from, to, .. } = session.ends;
-            let one = move |(way, probed): (usize, &Probed)| {
+            let one = move |(subflow, probed): (usize, &Probed)| {
                 let prober = &hosts[probed.asks.0].probes.probers[probed.asks.1];
                 let echo = &hosts[probed.answers.0].probes.echoes[probed.answers.1];
                 let routes = (prober.sending.route, Some(echo.sending.route));
-                Routed { ends, way, traffic, from, to, routes, path: prober.path }
+                Routed { ends, subflow, traffic, from, to, routes, path: prober.path }
             };
-            session.ways.iter().enumerate().map(one).collect::<Vec<_>>()
+            session.routes.iter().enumerate().map(one).collect::<Vec<_>>()
         };
         self.0.iter().enumerate().flat_map(of_session).collect()
     }
 
-    fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
-        let way = &self.0[moved.ends].ways[moved.way];
-        let (shard, asker) = way.asks;
+    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut Hosts]) {
+        let probed = &self.0[moved.ends].routes[moved.subflow];
+        let (shard, asker) = probed.asks;
         let prober = &mut hosts[shard].probes.probers[asker];
         (prober.sending.route, prober.path) = (moved.routes.0, moved.path);
-        let (shard, answerer) = way.answers;
+        let (shard, answerer) = probed.answers;
         hosts[shard].probes.echoes[answerer].sending.route = moved.routes.1;
     }
 
     fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {
         let end = Time::from_ps(observed.window.1.0);
         for session in &self.0 {
-            for way in &session.ways {
-                let probes: &Probes = &hosts[way.asks.0].probes;
+            for probed in &session.routes {
+                let probes: &Probes = &hosts[probed.asks.0].probes;
                 let one = |record: &Record| seen(session, record, end);
-                observed.probes.extend(probes.probers[way.asks.1].sent.iter().map(one));
+                observed.probes.extend(probes.probers[probed.asks.1].sent.iter().map(one));
             }
         }
     }

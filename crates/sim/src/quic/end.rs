@@ -1,4 +1,4 @@
-//! One end of a connection: the engine, who uses it, and the ways that its datagrams take.
+//! One end of a connection: the engine, who uses it, and the routes that its datagrams take.
 
 mod stream;
 #[cfg(test)]
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use vmcc_transport::crypto::Side;
-use vmcc_transport::unprotected::Unprotected;
+use vmcc_transport::null_crypto::NullCrypto;
 use vmcc_transport::{
     Config, Connection, Ecn, Endpoint, Event, Handle, PathClose, PathId, PathReport, Retry, Route, Server,
 };
@@ -32,7 +32,7 @@ pub(super) struct Spec {
     pub(super) host: u32,
     /// Index of the other end in its shard.
     pub(super) to: u32,
-    /// By way.
+    /// By subflow.
     pub(super) routes: Vec<RouteId>,
     pub(super) class: u8,
     pub(super) config: Arc<Config>,
@@ -55,7 +55,7 @@ pub(super) enum App {
     Reads,
 }
 
-/// Observations of a way, from the paths that have used it.
+/// Observations of a subflow, from the paths that have used it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) opened: bool,
@@ -74,10 +74,10 @@ pub(super) struct Seen {
     pub(super) reduced_at: Vec<Time>,
 }
 
-/// Windows and round trips of a way at one moment.
+/// Windows and round trips of a subflow at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    pub(super) way: usize,
+    pub(super) subflow: usize,
     pub(super) at: Time,
     pub(super) srtt: Span,
     pub(super) cwnd_pkt: u32,
@@ -117,7 +117,7 @@ pub(super) struct End {
     pub(super) delivered: Delivered,
     /// Buffer for a received datagram, and for datagrams that leave together.
     buffer: Vec<u8>,
-    /// A datagram that leaves: the number of its way, and its bytes.
+    /// A datagram that leaves: the number of its subflow, and its bytes.
     out: Vec<u8>,
 }
 
@@ -127,13 +127,13 @@ impl fmt::Debug for End {
     }
 }
 
-fn address(side: Side, way: usize) -> SocketAddr {
+fn address(side: Side, subflow: usize) -> SocketAddr {
     let end = u8::from(side == Side::Server) + 1;
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(NETWORK, 0, way as u8, end)), PORT)
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(NETWORK, 0, subflow as u8, end)), PORT)
 }
 
-/// The way of an address.
-fn way_of(address: SocketAddr) -> Option<usize> {
+/// The subflow of an address.
+fn subflow_of(address: SocketAddr) -> Option<usize> {
     match address.ip() {
         IpAddr::V4(ip) => Some(usize::from(ip.octets()[2])),
         IpAddr::V6(_) => None,
@@ -141,7 +141,7 @@ fn way_of(address: SocketAddr) -> Option<usize> {
 }
 
 fn server(config: &Arc<Config>) -> Server {
-    let tls = Arc::new(Unprotected(Side::Server));
+    let tls = Arc::new(NullCrypto(Side::Server));
     Server { tls, config: config.clone(), retry: Retry::Above(usize::MAX), max_connections: 1 }
 }
 
@@ -178,14 +178,14 @@ impl End {
         self.spec.host
     }
 
-    /// Route of a way's packets.
-    pub(super) fn links(&self, way: usize) -> RouteId {
-        self.spec.routes[way]
+    /// Route of a subflow's packets.
+    pub(super) fn links(&self, subflow: usize) -> RouteId {
+        self.spec.routes[subflow]
     }
 
-    /// The way has other links from now on.
-    pub(super) fn reroute(&mut self, way: usize, route: RouteId) {
-        self.spec.routes[way] = route;
+    /// The subflow has other links from now on.
+    pub(super) fn reroute(&mut self, subflow: usize, route: RouteId) {
+        self.spec.routes[subflow] = route;
     }
 
     fn side(&self) -> Side {
@@ -195,12 +195,12 @@ impl End {
         }
     }
 
-    fn route(&self, way: usize) -> Route {
+    fn route(&self, subflow: usize) -> Route {
         let (own, other) = match self.side() {
             Side::Client => (Side::Client, Side::Server),
             Side::Server => (Side::Server, Side::Client),
         };
-        Route { local: address(own, way), remote: address(other, way) }
+        Route { local: address(own, subflow), remote: address(other, subflow) }
     }
 
     /// Sets the index of the end and, if it is the client, arms its timer for the start of the connection.
@@ -218,7 +218,7 @@ impl End {
         let route = self.route(0);
         let Some(engine) = &mut self.engine else { return };
         if begins {
-            let (tls, config) = (Arc::new(Unprotected(Side::Client)), self.spec.config.clone());
+            let (tls, config) = (Arc::new(NullCrypto(Side::Client)), self.spec.config.clone());
             // Only a name could be refused, and this handshake reads none.
             self.connection = engine.connect(now, tls, config, "simulated", route, Vec::new()).ok();
         }
@@ -234,15 +234,15 @@ impl End {
         payload: &[u8],
         rtts: &mut RttGroups,
     ) {
-        let Some((&way, datagram)) = payload.split_first() else { return };
-        let way = usize::from(way);
+        let Some((&subflow, datagram)) = payload.split_first() else { return };
+        let subflow = usize::from(subflow);
         let ecn = match (packet.has(Packet::CE), packet.has(Packet::ECT)) {
             (true, _) => Ecn::Ce,
             (false, true) => Ecn::Ect0,
             (false, false) => Ecn::NotEct,
         };
-        self.seen[way].marked += u64::from(ecn == Ecn::Ce);
-        let route = self.route(way);
+        self.seen[subflow].marked += u64::from(ecn == Ecn::Ce);
+        let route = self.route(subflow);
         let Some(engine) = &mut self.engine else { return };
         self.buffer.clear();
         self.buffer.extend_from_slice(datagram);
@@ -313,14 +313,14 @@ impl End {
         let sends = matches!(self.app, App::Sends(_));
         let samples_now = self.spec.sample_every != Span::ZERO && now >= self.next_sample;
         for path in connection.paths() {
-            let Some(way) = way_of(path.route.local) else { continue };
-            let Some(seen) = self.seen.get_mut(way) else { continue };
+            let Some(subflow) = subflow_of(path.route.local) else { continue };
+            let Some(seen) = self.seen.get_mut(subflow) else { continue };
             if seen.note(now, &path) && sends && now >= self.spec.measured_from {
                 rtts.record(self.spec.group, path.latest_rtt);
             }
             if samples_now && path.open {
                 let (at, srtt, cwnd_pkt) = (now, path.srtt, path.cwnd_pkt);
-                self.samples.push(Sample { way, at, srtt, cwnd_pkt, acked: path.rtt_samples });
+                self.samples.push(Sample { subflow, at, srtt, cwnd_pkt, acked: path.rtt_samples });
             }
         }
         if samples_now {
@@ -332,15 +332,15 @@ impl End {
         let now = wire.now();
         let Some(engine) = &mut self.engine else { return };
         while let Some(transmit) = engine.poll_transmit(now, &mut self.buffer) {
-            let Some(way) = way_of(transmit.route.local) else { continue };
+            let Some(subflow) = subflow_of(transmit.route.local) else { continue };
             for datagram in self.buffer.chunks(transmit.segment.max(1)) {
                 self.out.clear();
-                self.out.push(way as u8);
+                self.out.push(subflow as u8);
                 self.out.extend_from_slice(datagram);
                 let packet = Packet {
                     sent: now,
                     to: self.spec.to,
-                    route: self.spec.routes[way],
+                    route: self.spec.routes[subflow],
                     size_bytes: HEADERS_BYTES + datagram.len() as u16,
                     flags: if transmit.ect { Packet::ECT } else { 0 },
                     class: self.spec.class,

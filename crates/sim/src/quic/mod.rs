@@ -1,7 +1,7 @@
 //! Multipath QUIC: the engine of `vmcc_transport`, whole, on simulated paths.
 //!
 //! Modelled: everything that the engine does, packet by packet, with its own headers; IPv4 and UDP take 28 bytes more. Of the handshake
-//! and the ciphers only flights and sizes, without certificates. A connection's paths are the network's ways between its two hosts; the
+//! and the ciphers only flights and sizes, without certificates. A connection's paths are the network's routes between its two hosts; the
 //! client opens one after the other as soon as the handshake is confirmed, and what it sends is one stream.
 //! Not modelled: what a datagram costs a CPU; segmentation offload, beyond the engine's own bursts.
 

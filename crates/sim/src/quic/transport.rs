@@ -5,22 +5,22 @@ use std::sync::Arc;
 use rand_xoshiro::rand_core::Rng;
 use vmcc_metrics::observed::{self, Closed, Counters, Job, Moment, Observed, Subflow};
 use vmcc_multipath::MIN_PATHS;
-use vmcc_scenario::model::{AckPath as ChosenWay, Coupling as ChosenWindows, Host, Protocol, Traffic};
+use vmcc_scenario::model::{AckPath as AckPathConfig, Coupling as CouplingConfig, Host, Protocol, Traffic};
 use vmcc_transport::{AckPath, Config, Coupling, PathClose};
 
 use super::HEADERS_BYTES;
 use super::end::{App, Delivered, End, Sample, Spec};
+use crate::build::{RoutePair, span};
 use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
-use crate::lower::{Way, span};
 use crate::packet::RouteId;
 use crate::run::{SimError, at};
 use crate::tcp::{App as Planning, RttGroups, rtt_group};
 use crate::time::{Span, Time};
 use crate::traffic::{Planned, plan_flows};
-use crate::transport::{Ends, Making, Moved, Part, Routed, Transport, sample_every, scheduler};
+use crate::transport::{BuildContext, Ends, Part, RouteChange, Routed, Transport, sample_every, scheduler};
 
 /// The least that every path of QUIC's carries (RFC 9000 section 14).
-const LEAST_DATAGRAM_BYTES: u64 = 1200;
+const MIN_DATAGRAM_BYTES: u64 = 1200;
 
 /// One connection.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ struct Flow {
     reads: (usize, usize),
     /// Among the distributions of round trips.
     group: u32,
-    /// Current path of each way, by index into the fabric's paths.
+    /// Current path of each subflow, by index into the fabric's paths.
     paths: Vec<Option<usize>>,
-    /// Bytes delivered at the last reading: in all, and by way.
+    /// Bytes delivered at the last reading: in all, and by subflow.
     settled: (u64, Vec<u64>),
     window_bytes: u64,
 }
@@ -44,31 +44,30 @@ struct Flow {
 struct Flows(Vec<Flow>);
 
 /// Both ends of every connection of the entries with this transport.
-pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
-    let planned = plan_flows(making.scenario, making.fabric, making.streams, &[Protocol::Quic])?;
-    let sample_every = sample_every(making.scenario, planned.len() * 2);
+pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+    let planned = plan_flows(ctx.scenario, ctx.fabric, ctx.streams, &[Protocol::Quic])?;
+    let sample_every = sample_every(ctx.scenario, planned.len() * 2);
     let count = planned.len();
     let flows = planned.into_iter().enumerate().map(|(number, planned)| {
         let group = rtt_group(count, number, planned.traffic);
-        flow(making, hosts, planned, (sample_every, group))
+        flow(ctx, hosts, planned, (sample_every, group))
     });
     Ok(Box::new(Flows(flows.collect::<Result<_, _>>()?)))
 }
 
 fn flow(
-    making: &mut Making<'_>,
+    ctx: &mut BuildContext<'_>,
     hosts: &mut [Hosts],
     planned: Planned,
     (sample_every, group): (Span, u32),
 ) -> Result<Flow, SimError> {
-    let scenario = making.scenario;
+    let scenario = ctx.scenario;
     let entry = &scenario.traffic[planned.traffic];
-    let app = app(making, &planned)?;
-    let refuse =
-        |source: HostError| SimError::Host { traffic: making.labels[planned.traffic].clone(), source };
+    let app = app(ctx, &planned)?;
+    let refuse = |source: HostError| SimError::Host { traffic: ctx.labels[planned.traffic].clone(), source };
     let shard = |end: usize| {
-        let node = making.fabric.hosts[end].0;
-        shard_of(making.shard_of, node).map(usize::from).map_err(refuse)
+        let node = ctx.fabric.hosts[end].0;
+        shard_of(ctx.shard_of, node).map(usize::from).map_err(refuse)
     };
     let (from, to) = (shard(planned.from)?, shard(planned.to)?);
     let (sends, reads) = (hosts[from].quic.all.len(), hosts[to].quic.all.len() + usize::from(from == to));
@@ -76,21 +75,21 @@ fn flow(
         return Err(refuse(HostError::Full));
     }
     let cc = entry.common.cc.clone().unwrap_or_else(|| scenario.host.cc.clone());
-    let ways = ways(making, &planned, entry)?;
-    let config = Arc::new(config(making, entry, &cc, ways.len())?);
+    let route_pairs = route_pairs(ctx, &planned, entry)?;
+    let config = Arc::new(config(ctx, entry, &cc, route_pairs.len())?);
     let (mut routes, mut paths) = ((Vec::new(), Vec::new()), Vec::new());
-    for way in &ways {
-        routes.0.push(making.fabric.route(&way.forward)?);
-        routes.1.push(making.fabric.route(&way.reverse)?);
-        paths.push(making.fabric.path_of(way));
+    for pair in &route_pairs {
+        routes.0.push(ctx.fabric.route(&pair.forward)?);
+        routes.1.push(ctx.fabric.route(&pair.reverse)?);
+        paths.push(ctx.fabric.path_of(pair));
     }
     let spec = |end: usize, to: usize, routes: Vec<RouteId>, name: &str, sample_every: Span| Spec {
-        host: making.fabric.hosts[end].0,
+        host: ctx.fabric.hosts[end].0,
         to: to as u32,
         routes,
-        class: making.fabric.class_of(planned.from, entry.common.class),
+        class: ctx.fabric.class_of(planned.from, entry.common.class),
         config: config.clone(),
-        seed: seed(making, &planned, name),
+        seed: seed(ctx, &planned, name),
         start: planned.start,
         stop: planned.stop,
         sample_every,
@@ -108,12 +107,12 @@ fn flow(
 }
 
 /// Application of the connection's sender.
-fn app(making: &Making<'_>, planned: &Planned) -> Result<App, SimError> {
-    let label = &making.labels[planned.traffic];
+fn app(ctx: &BuildContext<'_>, planned: &Planned) -> Result<App, SimError> {
+    let label = &ctx.labels[planned.traffic];
     let refuse = |what: &str, remedy| {
         Err(SimError::Unsupported { what: format!("traffic `{label}` over QUIC {what}"), remedy })
     };
-    if making.scenario.traffic[planned.traffic].common.read_rate.is_some() {
+    if ctx.scenario.traffic[planned.traffic].common.read_rate.is_some() {
         return refuse("with a `read_rate`", "leave it out, or use protocol = \"mptcp\"");
     }
     match planned.app {
@@ -131,27 +130,36 @@ fn app(making: &Making<'_>, planned: &Planned) -> Result<App, SimError> {
     }
 }
 
-fn ways(making: &Making<'_>, planned: &Planned, entry: &Traffic) -> Result<Vec<Way>, SimError> {
-    let count = entry.common.subflows.or(making.scenario.host.subflows);
+fn route_pairs(
+    ctx: &BuildContext<'_>,
+    planned: &Planned,
+    entry: &Traffic,
+) -> Result<Vec<RoutePair>, SimError> {
+    let count = entry.common.subflows.or(ctx.scenario.host.subflows);
     let allowed = entry.common.path.as_ref().map(|path| path.0.as_slice());
-    let mut ecmp = making.streams.stream(&format!("{}/ecmp", planned.stream));
-    Ok(making.fabric.ways(planned.from, planned.to, allowed, count, &mut ecmp)?)
+    let mut ecmp = ctx.streams.stream(&format!("{}/ecmp", planned.stream));
+    Ok(ctx.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?)
 }
 
 /// Everything random of an end.
-fn seed(making: &Making<'_>, planned: &Planned, name: &str) -> [u8; 32] {
-    let mut stream = making.streams.stream(&format!("{}/{name}", planned.stream));
+fn seed(ctx: &BuildContext<'_>, planned: &Planned, name: &str) -> [u8; 32] {
+    let mut stream = ctx.streams.stream(&format!("{}/{name}", planned.stream));
     let mut seed = [0; 32];
     stream.fill_bytes(&mut seed);
     seed
 }
 
-fn config(making: &mut Making<'_>, entry: &Traffic, cc: &str, ways: usize) -> Result<Config, SimError> {
-    let (host, common) = (&making.scenario.host, &entry.common);
-    let (algorithm, params) = making.algorithm(cc)?;
+fn config(
+    ctx: &mut BuildContext<'_>,
+    entry: &Traffic,
+    cc: &str,
+    max_paths: usize,
+) -> Result<Config, SimError> {
+    let (host, common) = (&ctx.scenario.host, &entry.common);
+    let (algorithm, params) = ctx.algorithm(cc)?;
     if algorithm.info().paces {
         let warning = format!("{cc} over QUIC has no spacing: the transport paces by window and round trip");
-        making.warnings.extend((!making.warnings.contains(&warning)).then_some(warning));
+        ctx.warnings.extend((!ctx.warnings.contains(&warning)).then_some(warning));
     }
     let datagram = u16::try_from(datagram_bytes(host)?).unwrap_or(u16::MAX);
     let ecn = common.ecn.or(host.ecn).unwrap_or(algorithm.info().needs_ecn);
@@ -159,17 +167,17 @@ fn config(making: &mut Making<'_>, entry: &Traffic, cc: &str, ways: usize) -> Re
         algorithm,
         params,
         coupling: match common.coupling.or(host.coupling).unwrap_or_default() {
-            ChosenWindows::Separate => Coupling::Separate,
-            ChosenWindows::Combined => Coupling::Combined,
+            CouplingConfig::Separate => Coupling::Separate,
+            CouplingConfig::Combined => Coupling::Combined,
         },
         min_paths: host.min_paths.unwrap_or(MIN_PATHS),
         scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
         ack_path: match common.ack_path.unwrap_or(host.ack_path) {
-            ChosenWay::Own => AckPath::Own,
-            ChosenWay::Best => AckPath::Best,
-            ChosenWay::Fixed => AckPath::Fixed(0),
+            AckPathConfig::Own => AckPath::Own,
+            AckPathConfig::Best => AckPath::Best,
+            AckPathConfig::Fixed => AckPath::Fixed(0),
         },
-        max_paths: ways as u32,
+        max_paths: max_paths as u32,
         max_ack_delay: span(host.delayed_ack),
         stream_window: host.receive_buffer.get(),
         connection_window: host.receive_buffer.get(),
@@ -186,7 +194,7 @@ fn config(making: &mut Making<'_>, entry: &Traffic, cc: &str, ways: usize) -> Re
 /// Largest UDP payload within `host.mtu`, in bytes.
 fn datagram_bytes(host: &Host) -> Result<u64, SimError> {
     let left = host.mtu.get().saturating_sub(HEADERS_BYTES.into());
-    if left < LEAST_DATAGRAM_BYTES {
+    if left < MIN_DATAGRAM_BYTES {
         return Err(SimError::Unsupported {
             what: format!("QUIC over packets of {}", host.mtu),
             remedy: "it needs host.mtu = \"1228B\" or more",
@@ -204,9 +212,9 @@ impl Flow {
         &hosts[self.reads.0].quic.all[self.reads.1]
     }
 
-    fn subflow(&self, way: usize, hosts: &[&Hosts]) -> Subflow {
-        let (sent, got) = (&self.sender(hosts).seen[way], &self.reader(hosts).seen[way]);
-        let of_way = |sample: &&Sample| sample.way == way;
+    fn subflow(&self, subflow: usize, hosts: &[&Hosts]) -> Subflow {
+        let (sent, got) = (&self.sender(hosts).seen[subflow], &self.reader(hosts).seen[subflow]);
+        let of_subflow = |sample: &&Sample| sample.subflow == subflow;
         let sample = |sample: &Sample| observed::Sample {
             at: at(sample.at),
             srtt_8us: u32::try_from(sample.srtt.ns() * 8 / 1_000).unwrap_or(u32::MAX),
@@ -215,8 +223,8 @@ impl Flow {
             acked: sample.acked,
         };
         Subflow {
-            number: way,
-            path: self.paths[way],
+            number: subflow,
+            path: self.paths[subflow],
             established: sent.opened,
             end: sent
                 .closed
@@ -229,7 +237,7 @@ impl Flow {
                 ..Counters::default()
             },
             reductions: sent.reduced_at.iter().copied().map(at).collect(),
-            samples: self.sender(hosts).samples.iter().filter(of_way).map(sample).collect(),
+            samples: self.sender(hosts).samples.iter().filter(of_subflow).map(sample).collect(),
             ..Subflow::default()
         }
     }
@@ -256,7 +264,7 @@ impl Flow {
             reinjected_bytes: None,
             held_bytes: None,
             rtts: Some(groups + self.group as usize),
-            subflows: (0..self.paths.len()).map(|way| self.subflow(way, hosts)).collect(),
+            subflows: (0..self.paths.len()).map(|subflow| self.subflow(subflow, hosts)).collect(),
         }
     }
 
@@ -281,7 +289,7 @@ impl Transport for Flows {
     fn ends(&self) -> Vec<Ends> {
         let one = |flow: &Flow| {
             let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
-            Ends { traffic, from, to, ways: flow.paths.len() }
+            Ends { traffic, from, to, subflows: flow.paths.len() }
         };
         self.0.iter().map(one).collect()
     }
@@ -292,9 +300,9 @@ impl Transport for Flows {
             let new = reader.delivered.bytes - std::mem::replace(&mut flow.settled.0, reader.delivered.bytes);
             part.traffic[flow.planned.traffic] += new;
             flow.window_bytes += if part.inside { new } else { 0 };
-            for (way, path) in flow.paths.iter().enumerate() {
-                let bytes = reader.seen[way].payload_in;
-                let new = bytes - std::mem::replace(&mut flow.settled.1[way], bytes);
+            for (subflow, path) in flow.paths.iter().enumerate() {
+                let bytes = reader.seen[subflow].payload_in;
+                let new = bytes - std::mem::replace(&mut flow.settled.1[subflow], bytes);
                 let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
                 if let Some(path) = path {
                     sums[*path] += new;
@@ -308,20 +316,20 @@ impl Transport for Flows {
             let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
             let sends = &hosts[flow.sends.0].quic.all[flow.sends.1];
             let reads = &hosts[flow.reads.0].quic.all[flow.reads.1];
-            let one = move |(way, &path): (usize, &Option<usize>)| {
-                let routes = (sends.links(way), Some(reads.links(way)));
-                Routed { ends, way, traffic, from, to, routes, path }
+            let one = move |(subflow, &path): (usize, &Option<usize>)| {
+                let routes = (sends.links(subflow), Some(reads.links(subflow)));
+                Routed { ends, subflow, traffic, from, to, routes, path }
             };
             flow.paths.iter().enumerate().map(one).collect::<Vec<_>>()
         };
         self.0.iter().enumerate().flat_map(of_flow).collect()
     }
 
-    fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
+    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut Hosts]) {
         let flow = &mut self.0[moved.ends];
-        hosts[flow.sends.0].quic.all[flow.sends.1].reroute(moved.way, moved.routes.0);
-        hosts[flow.reads.0].quic.all[flow.reads.1].reroute(moved.way, moved.routes.1);
-        flow.paths[moved.way] = moved.path;
+        hosts[flow.sends.0].quic.all[flow.sends.1].reroute(moved.subflow, moved.routes.0);
+        hosts[flow.reads.0].quic.all[flow.reads.1].reroute(moved.subflow, moved.routes.1);
+        flow.paths[moved.subflow] = moved.path;
     }
 
     fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {

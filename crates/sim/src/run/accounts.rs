@@ -7,7 +7,7 @@ use crate::transport::Part;
 
 /// With more connections, series per path and traffic entry are left out: reading them would cost more than
 /// simulating.
-pub(crate) const SERIES_FLOWS: usize = 2_000;
+pub(crate) const MAX_SERIES_FLOWS: usize = 2_000;
 
 /// Deliveries over time.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Accounts {
     /// Reads the counters at `now` and books what came since the last reading.
     pub(crate) fn settle(&mut self, setup: &mut Setup, now: Time) {
         let must = now == setup.warmup || now == setup.end || setup.moves.iter().any(|moves| moves.at == now);
-        if !must && setup.connections > SERIES_FLOWS {
+        if !must && setup.connections > MAX_SERIES_FLOWS {
             return;
         }
         let paths = setup.fabric.paths.len();

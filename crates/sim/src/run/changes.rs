@@ -1,4 +1,4 @@
-//! A scenario's events as changes of links, pauses of hosts, and vNICs that move.
+//! A scenario's events as changes of links, off times of hosts, and vNICs that move.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use vmcc_scenario::model::{DescheduleEvent, EventKind, First};
 
 use super::error::SimError;
 use super::setup::Setup;
-use crate::hosts::{Hosts, Lengths, OffTimes, Waking};
-use crate::lower::{Fabric, Way, loss, span};
+use crate::build::{Fabric, RoutePair, loss, span};
+use crate::hosts::{Hosts, OffTimes, Periods, ResumeConfig};
 use crate::net::LinkChange;
 use crate::rng::{Stream, Streams};
 use crate::time::Time;
-use crate::transport::{Ends, Moved, Transport};
+use crate::transport::{Ends, RouteChange, Transport};
 
 /// A vNIC that moves.
 #[derive(Debug)]
@@ -23,24 +23,24 @@ pub(crate) struct Remap {
     nic: usize,
 }
 
-/// Ways that are on other routes from a moment on.
+/// Subflows that take other routes from a moment on.
 #[derive(Debug)]
-pub(crate) struct Moves {
+pub(crate) struct RouteChanges {
     pub(crate) at: Time,
     /// The number of each one's kind among the run's.
-    pub(super) moved: Vec<(usize, Moved)>,
+    pub(super) moved: Vec<(usize, RouteChange)>,
 }
 
 /// Off times of hosts by node, and their state when they resume.
-pub(crate) type Pauses = BTreeMap<u32, Vec<OffTimes>>;
+pub(crate) type OffTimesByNode = BTreeMap<u32, Vec<OffTimes>>;
 
 /// Plans all events; answers when hosts are off, and the remaps, whose routes are not known yet.
 pub(crate) fn plan(
     scenario: &Scenario,
     fabric: &mut Fabric,
     streams: &Streams,
-) -> Result<(Vec<Remap>, Pauses), SimError> {
-    let (mut remaps, mut pauses) = (Vec::new(), Pauses::new());
+) -> Result<(Vec<Remap>, OffTimesByNode), SimError> {
+    let (mut remaps, mut off_times) = (Vec::new(), OffTimesByNode::new());
     for (index, event) in scenario.event.iter().enumerate() {
         let at = Time::ZERO + span(event.at);
         match &event.kind {
@@ -63,12 +63,12 @@ pub(crate) fn plan(
                     |other| matches!(&other.kind, EventKind::Deschedule(other) if other.host == e.host),
                 );
                 let name = format!("event/deschedule/{}/{}", e.host, earlier.count());
-                let how = lengths(e, || streams.stream(&name));
+                let periods = periods(e, || streams.stream(&name));
                 let end = Time::ZERO + span(end);
                 let ring = e.ring.map_or(usize::MAX, |ring| ring.get() as usize);
-                let waking = Waking { ring, packets_first: e.first == First::Packets };
-                let times = OffTimes { at, end, on: span(e.on), off: span(e.off), how, waking };
-                pauses.entry(node).or_default().push(times);
+                let resume = ResumeConfig { ring, packets_first: e.first == First::Packets };
+                let times = OffTimes { at, end, on: span(e.on), off: span(e.off), periods, resume };
+                off_times.entry(node).or_default().push(times);
             }
             EventKind::Throttle(e) => {
                 return Err(SimError::Unsupported {
@@ -84,15 +84,15 @@ pub(crate) fn plan(
         }
     }
     remaps.sort_by_key(|remap| remap.at);
-    Ok((remaps, pauses))
+    Ok((remaps, off_times))
 }
 
-fn lengths(event: &DescheduleEvent, stream: impl FnOnce() -> Stream) -> Lengths {
+fn periods(event: &DescheduleEvent, stream: impl FnOnce() -> Stream) -> Periods {
     if event.random {
-        return Lengths::Random(stream());
+        return Periods::Random(stream());
     }
     let pairs: Vec<_> = event.recorded.iter().map(|pair| (span(pair.0), span(pair.1))).collect();
-    if pairs.is_empty() { Lengths::Fixed } else { Lengths::Recorded(pairs.into(), 0) }
+    if pairs.is_empty() { Periods::Fixed } else { Periods::Recorded(pairs.into(), 0) }
 }
 
 fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Result<(), SimError> {
@@ -108,11 +108,11 @@ pub(crate) fn routes(
     scenario: &Scenario,
     transports: &[Box<dyn Transport>],
     remaps: &[Remap],
-) -> Result<Vec<Moves>, SimError> {
+) -> Result<Vec<RouteChanges>, SimError> {
     let ends: Vec<Vec<Ends>> = transports.iter().map(|transport| transport.ends()).collect();
     let mut all = Vec::new();
     for remap in remaps {
-        let mut moves = Moves { at: remap.at, moved: Vec::new() };
+        let mut moves = RouteChanges { at: remap.at, moved: Vec::new() };
         for (kind, ends) in ends.iter().enumerate() {
             for (index, ends) in ends.iter().enumerate() {
                 let moved = moved(fabric, scenario, remap, (index, *ends))?;
@@ -124,39 +124,39 @@ pub(crate) fn routes(
     Ok(all)
 }
 
-/// The ways between two hosts that a remap moves.
+/// The subflows between two hosts that a remap moves.
 fn moved(
     fabric: &mut Fabric,
     scenario: &Scenario,
     remap: &Remap,
     (index, ends): (usize, Ends),
-) -> Result<Vec<Moved>, SimError> {
+) -> Result<Vec<RouteChange>, SimError> {
     let mut all = Vec::new();
     if remap.vm != ends.from && remap.vm != ends.to {
         return Ok(all);
     }
     let sends = ends.from == remap.vm;
     let peer = if sends { ends.to } else { ends.from };
-    let Some(way) = fabric.over(remap.vm, remap.vnic, remap.nic, peer) else { return Ok(all) };
-    for (number, old) in original_ways(fabric, scenario, ends)?.iter().enumerate() {
+    let Some(route_pair) = fabric.via_nic(remap.vm, remap.vnic, remap.nic, peer) else { return Ok(all) };
+    for (number, old) in original_routes(fabric, scenario, ends)?.iter().enumerate() {
         let outward = if sends { &old.forward } else { &old.reverse };
-        if outward.first() != way.forward.first() {
+        if outward.first() != route_pair.forward.first() {
             continue;
         }
-        let (out, home) = (fabric.route(&way.forward)?, fabric.route(&way.reverse)?);
+        let (out, home) = (fabric.route(&route_pair.forward)?, fabric.route(&route_pair.reverse)?);
         let routes = if sends { (out, home) } else { (home, out) };
-        all.push(Moved { ends: index, way: number, routes, path: Some(remap.nic), at: remap.at });
+        all.push(RouteChange { ends: index, subflow: number, routes, path: Some(remap.nic), at: remap.at });
     }
     Ok(all)
 }
 
-/// The ways with which two hosts began; a virtual host draws nothing to choose them.
-fn original_ways(fabric: &Fabric, scenario: &Scenario, ends: Ends) -> Result<Vec<Way>, SimError> {
+/// The routes with which two hosts began; a virtual host draws nothing to choose them.
+fn original_routes(fabric: &Fabric, scenario: &Scenario, ends: Ends) -> Result<Vec<RoutePair>, SimError> {
     let common = &scenario.traffic[ends.traffic].common;
     let allowed = common.path.as_ref().map(|p| p.0.as_slice());
     let mut unused = Streams::new(0).stream("");
-    let count = u32::try_from(ends.ways).ok();
-    Ok(fabric.ways(ends.from, ends.to, allowed, count, &mut unused)?)
+    let count = u32::try_from(ends.subflows).ok();
+    Ok(fabric.route_pairs(ends.from, ends.to, allowed, count, &mut unused)?)
 }
 
 /// Applies the moves of this moment.

@@ -1,7 +1,7 @@
 //! Errors of a case that cannot be simulated.
 
+use crate::build::FabricError;
 use crate::hosts::HostError;
-use crate::lower::FabricError;
 use crate::net::NetError;
 
 /// Error of a case that cannot be simulated.

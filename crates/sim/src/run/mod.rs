@@ -100,7 +100,7 @@ fn output(mut setup: Setup, accounts: &Accounts) -> RunOutput {
 }
 
 /// Events after which a run listens to who wants it to end: a fraction of a second.
-const EVENTS_BETWEEN_LOOKS: u64 = 1 << 20;
+const CANCEL_CHECK_EVENTS: u64 = 1 << 20;
 
 /// Runs to `stop` unless it is canceled, or keeps more than memory is for.
 fn run_until(setup: &mut Setup, stop: Time, options: &Options<'_>) -> Result<(), SimError> {
@@ -108,7 +108,7 @@ fn run_until(setup: &mut Setup, stop: Time, options: &Options<'_>) -> Result<(),
         if options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
             return Err(SimError::Canceled);
         }
-        let bounds = Bounds { most: EVENTS_BETWEEN_LOOKS, cancel: options.cancel };
+        let bounds = Bounds { most: CANCEL_CHECK_EVENTS, cancel: options.cancel };
         let done = setup.engine.run_part(stop, bounds);
         let hosts = setup.hosts();
         setup.transports.iter().try_for_each(|transport| transport.check(&hosts))?;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use vmcc_metrics::observed::{Class, Entry, Moment, Observed, Off, Part, Path};
 use vmcc_scenario::model::{EventKind, TrafficKind};
 
-use super::accounts::{Accounts, SERIES_FLOWS};
+use super::accounts::{Accounts, MAX_SERIES_FLOWS};
 use super::setup::Setup;
-use crate::hosts::Absences;
+use crate::hosts::StealStats;
 use crate::time::Time;
 
 pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
@@ -20,7 +20,7 @@ pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
         entries: entries(setup),
         paths,
         parts: accounts.parts.iter().map(part).collect(),
-        parts_per_interval: setup.connections <= SERIES_FLOWS,
+        parts_per_interval: setup.connections <= MAX_SERIES_FLOWS,
         dropped_pkt: Some(setup.engine.totals().dropped),
         off: off(setup),
         ..Observed::default()
@@ -38,7 +38,7 @@ pub(crate) fn at(time: Time) -> Moment {
 fn entries(setup: &Setup) -> Vec<Entry> {
     let one = |(traffic, label): (usize, &String)| {
         let entry = &setup.scenario.traffic[traffic];
-        let moment = |time| at(Time::ZERO + crate::lower::span(time));
+        let moment = |time| at(Time::ZERO + crate::build::span(time));
         Entry {
             label: label.clone(),
             competing: entry.is_competing(),
@@ -98,7 +98,8 @@ fn class_name(setup: &Setup, class: u8) -> String {
 
 /// Hosts that are descheduled, in an order that does not depend on shards.
 fn off(setup: &Setup) -> Vec<Off> {
-    let mut all: Vec<Absences> = setup.hosts().iter().flat_map(|shard| shard.absences(setup.end)).collect();
+    let mut all: Vec<StealStats> =
+        setup.hosts().iter().flat_map(|shard| shard.steal_stats(setup.end)).collect();
     all.sort_by_key(|one| one.host);
     all.into_iter()
         .map(|one| Off {

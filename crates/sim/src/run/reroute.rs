@@ -9,14 +9,14 @@ use rand_xoshiro::rand_core::Rng;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{EventKind, Traffic};
 
-use super::changes::Moves;
+use super::changes::RouteChanges;
 use super::error::SimError;
+use crate::build::{Fabric, span};
 use crate::hosts::Hosts;
-use crate::lower::{Fabric, span};
 use crate::packet::{LinkId, RouteId};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
-use crate::transport::{Moved, Routed, Transport};
+use crate::transport::{RouteChange, Routed, Transport};
 
 /// The moves at every moment at which routes change.
 pub(super) fn plan(
@@ -25,24 +25,24 @@ pub(super) fn plan(
     streams: &Streams,
     transports: &[Box<dyn Transport>],
     hosts: &[Hosts],
-) -> Result<Vec<Moves>, SimError> {
+) -> Result<Vec<RouteChanges>, SimError> {
     let Some(delay) = fabric.reroute else { return Ok(Vec::new()) };
     let views = views(fabric, scenario, delay);
     if views.is_empty() {
         return Ok(Vec::new());
     }
-    let mut lanes = lanes(scenario, transports, hosts);
+    let mut routed_subflows = routed_subflows(scenario, transports, hosts);
     let mut all = Vec::new();
     for (at, down) in views {
         let mut moved = Vec::new();
-        for lane in &mut lanes {
-            if let Some((there, back)) = lane.follow(fabric, streams, &down)? {
-                let Routed { ends, way, path, .. } = lane.routed;
+        for routed_subflow in &mut routed_subflows {
+            if let Some((there, back)) = routed_subflow.follow(fabric, streams, &down)? {
+                let Routed { ends, subflow, path, .. } = routed_subflow.routed;
                 let routes = (there, back.unwrap_or(there));
-                moved.push((lane.kind, Moved { ends, way, routes, path, at }));
+                moved.push((routed_subflow.kind, RouteChange { ends, subflow, routes, path, at }));
             }
         }
-        all.push(Moves { at, moved });
+        all.push(RouteChanges { at, moved });
     }
     Ok(all)
 }
@@ -91,8 +91,8 @@ fn views(fabric: &Fabric, scenario: &Scenario, delay: Span) -> Vec<(Time, BTreeS
     views
 }
 
-/// One way of something that sends, and where it leads now.
-struct Lane {
+/// A subflow, and where its route leads now.
+struct RoutedSubflow {
     /// Number of the kind among the run's.
     kind: usize,
     routed: Routed,
@@ -101,7 +101,11 @@ struct Lane {
     name: String,
 }
 
-fn lanes(scenario: &Scenario, transports: &[Box<dyn Transport>], hosts: &[Hosts]) -> Vec<Lane> {
+fn routed_subflows(
+    scenario: &Scenario,
+    transports: &[Box<dyn Transport>],
+    hosts: &[Hosts],
+) -> Vec<RoutedSubflow> {
     let identities = Traffic::identities(&scenario.traffic);
     let mut of_pair: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
     let mut all = Vec::new();
@@ -113,13 +117,13 @@ fn lanes(scenario: &Scenario, transports: &[Box<dyn Transport>], hosts: &[Hosts]
                 identities[routed.traffic], routed.from, routed.to
             );
             *number += 1;
-            all.push(Lane { kind, routed, first: routed.routes, name });
+            all.push(RoutedSubflow { kind, routed, first: routed.routes, name });
         }
     }
     all
 }
 
-impl Lane {
+impl RoutedSubflow {
     /// The routes from now on, there and back, if they change.
     fn follow(
         &mut self,
@@ -151,7 +155,7 @@ impl Lane {
             return Ok(now);
         }
         let mut hash = streams.stream(&format!("{}/{direction}", self.name));
-        let links = fabric.around(from, to, down, &mut || hash.next_u32());
+        let links = fabric.avoiding(from, to, down, &mut || hash.next_u32());
         links.map_or(Ok(now), |links| Ok(fabric.route(&links)?))
     }
 }

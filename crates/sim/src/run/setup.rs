@@ -3,16 +3,16 @@
 use vmcc_scenario::model::Traffic;
 use vmcc_scenario::{ResolvedCase, Scenario};
 
-use super::changes::{self, Moves};
+use super::changes::{self, RouteChanges};
 use super::error::SimError;
 use super::reroute;
 use super::subflows::{self, Managed};
+use crate::build::{Fabric, span};
 use crate::engine::Engine;
 use crate::hosts::{Hosts, KINDS};
-use crate::lower::{Fabric, span};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
-use crate::transport::{Making, Transport};
+use crate::transport::{BuildContext, Transport};
 
 /// A run ready to go.
 pub(crate) struct Setup {
@@ -25,7 +25,7 @@ pub(crate) struct Setup {
     pub(crate) connections: usize,
     pub(crate) labels: Vec<String>,
     /// By time.
-    pub(crate) moves: Vec<Moves>,
+    pub(crate) moves: Vec<RouteChanges>,
     pub(crate) managed: Vec<Managed>,
     pub(crate) warmup: Time,
     pub(crate) end: Time,
@@ -43,7 +43,7 @@ impl Setup {
         let labels = Traffic::labels(&scenario.traffic);
         let identities = Traffic::identities(&scenario.traffic);
         let mut warnings = Vec::new();
-        let mut making = Making {
+        let mut ctx = BuildContext {
             scenario: &scenario,
             fabric: &mut fabric,
             streams: &streams,
@@ -53,12 +53,12 @@ impl Setup {
             warnings: &mut warnings,
         };
         let transports =
-            KINDS.iter().map(|make| make(&mut making, &mut hosts)).collect::<Result<Vec<_>, _>>()?;
-        let (remaps, pauses) = changes::plan(&scenario, &mut fabric, &streams)?;
+            KINDS.iter().map(|make| make(&mut ctx, &mut hosts)).collect::<Result<Vec<_>, _>>()?;
+        let (remaps, off_times) = changes::plan(&scenario, &mut fabric, &streams)?;
         let mut moves = changes::routes(&mut fabric, &scenario, &transports, &remaps)?;
         moves.extend(reroute::plan(&mut fabric, &scenario, &streams, &transports, &hosts)?);
         moves.sort_by_key(|moves| moves.at);
-        for (node, times) in pauses {
+        for (node, times) in off_times {
             hosts[usize::from(partition.shard_of()[node as usize])].deschedule(node, times);
         }
         let managed = subflows::plan(&scenario);

@@ -5,7 +5,7 @@ use vmcc_scenario::model::{Event, EventKind, SubflowEvent};
 
 use super::error::SimError;
 use super::setup::Setup;
-use crate::lower::span;
+use crate::build::span;
 use crate::time::Time;
 
 /// A change of a subflow.

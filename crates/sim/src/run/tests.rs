@@ -1,7 +1,7 @@
 use vmcc_scenario::model::Protocol;
 use vmcc_scenario::{Document, Overrides, Scenario};
 
-use crate::lower::Fabric;
+use crate::build::Fabric;
 use crate::rng::Streams;
 use crate::traffic::{Planned, plan_flows};
 

@@ -15,7 +15,7 @@ use crate::time::{Span, Time};
 
 const PS_PER_S: u128 = 1_000_000_000_000;
 /// A paced application that sleeps for less writes several chunks at once.
-const SHORTEST_NAP: Span = Span::from_us(1);
+const MIN_SLEEP: Span = Span::from_us(1);
 
 impl<W: Wire> Tx<'_, W> {
     /// The application's timer of connection `index` expired: start, stop, or the next write.
@@ -143,7 +143,7 @@ impl<W: Wire> Tx<'_, W> {
         self.push(None);
         let next_ps = (u128::from(due) * chunk_bits * PS_PER_S).div_ceil(u128::from(rate_bps.max(1)));
         let next = self.conn.established_at + Span::from_ps(u64::try_from(next_ps).unwrap_or(u64::MAX));
-        let next = next.max(self.now + SHORTEST_NAP);
+        let next = next.max(self.now + MIN_SLEEP);
         self.arm_app(index, next.min(self.conn.stop));
     }
 

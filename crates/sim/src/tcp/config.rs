@@ -158,7 +158,7 @@ impl TcpConfig {
     }
 }
 
-/// By which way a multipath connection's acknowledgments go back.
+/// Return route of a multipath connection's acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AckPath {
     /// Each subflow's on its own, as in MPTCP.
@@ -227,7 +227,7 @@ pub enum App {
     },
 }
 
-/// One subflow's way there and back.
+/// One subflow's routes, there and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowSpec {
     /// Route of the data, ending at the receiver.
@@ -274,7 +274,7 @@ pub struct ConnSpec {
     pub config: ConfigId,
     /// Segment scheduler; irrelevant with one subflow.
     pub scheduler: Scheduler,
-    /// The way of acknowledgments; irrelevant with one subflow.
+    /// The return route of acknowledgments; irrelevant with one subflow.
     pub ack_path: AckPath,
     /// One (plain TCP) to [`vmcc_cc::MAX_PATHS`] subflows; the first opens the connection.
     pub subflows: Vec<SubflowSpec>,

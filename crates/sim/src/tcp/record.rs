@@ -171,7 +171,7 @@ pub struct Response {
 }
 
 /// Longest RTT that distributions tell apart, in nanoseconds (100 s).
-const LONGEST_RTT_NS: u64 = 100_000_000_000;
+const MAX_RTT_NS: u64 = 100_000_000_000;
 
 /// A distribution of RTTs in nanoseconds, to 1 %. It grows with the longest: there is one for each of thousands of entries.
 fn rtt_histogram() -> Box<Histogram<u64>> {
@@ -198,7 +198,7 @@ impl RttGroups {
     pub(crate) fn record(&mut self, group: u32, rtt: Span) {
         if let Some(group) = self.groups.get_mut(group as usize) {
             // It grows as far as it needs to.
-            let _ = group.get_or_insert_with(rtt_histogram).record(rtt.ns().clamp(1, LONGEST_RTT_NS));
+            let _ = group.get_or_insert_with(rtt_histogram).record(rtt.ns().clamp(1, MAX_RTT_NS));
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let all = sum.group(0).expect("a group");
         let near = |ns: u64, expected: u64| ns.abs_diff(expected) * 100 <= expected;
         assert_eq!(all.len(), 3);
-        assert!(near(all.value_at_quantile(0.5), 1_000_000) && near(all.max(), LONGEST_RTT_NS));
+        assert!(near(all.value_at_quantile(0.5), 1_000_000) && near(all.max(), MAX_RTT_NS));
     }
 
     #[test]

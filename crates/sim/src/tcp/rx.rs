@@ -14,7 +14,7 @@ mod conn;
 mod out_of_order;
 mod subflow;
 
-pub(crate) use conn::{RxConn, Tell};
+pub(crate) use conn::{MessageAction, RxConn};
 pub(crate) use subflow::RxSubflow;
 
 use super::config::{Ecn, TcpConfig};
@@ -24,7 +24,7 @@ use super::tx::{TAG_HANDSHAKE, TAG_PROBE};
 use crate::hosts::Wire;
 use crate::packet::{Packet, RouteId, SackRange};
 use crate::time::{Span, Time};
-use out_of_order::Held;
+use out_of_order::BufferedSegment;
 
 /// Segments acknowledged one by one after the first CE mark, and after a segment that is not ECN-capable,
 /// which is a retransmission (Linux `tcp_enter_quickack_mode`): the sender's window may be very small.
@@ -49,14 +49,14 @@ impl<W: Wire> Rx<'_, W> {
             self.on_control(packet);
             return;
         }
-        let segment = Held {
+        let segment = BufferedSegment {
             data_seq: packet.data_seq,
             len_bytes: packet.size_bytes - self.conn.header_bytes,
             last: packet.has(Packet::DATA_FIN),
         };
         self.sub.counters.packets += 1;
-        if let Some(ways) = &mut self.conn.ack_ways {
-            ways.on_data((self.sub_index - self.conn.first) as usize, packet.echo, self.now);
+        if let Some(ack_routes) = &mut self.conn.ack_routes {
+            ack_routes.on_data((self.sub_index - self.conn.first) as usize, packet.echo, self.now);
         }
         let mut now = self.echo_congestion(packet);
         let sub = &mut *self.sub;
@@ -141,7 +141,7 @@ impl<W: Wire> Rx<'_, W> {
 
     /// A segment in order on its subflow enters the connection's stream; whether some wait there for earlier ones afterwards.
     #[inline(always)]
-    fn deliver(&mut self, segment: Held, echo: Time) -> bool {
+    fn deliver(&mut self, segment: BufferedSegment, echo: Time) -> bool {
         let conn = &mut *self.conn;
         let before = conn.data.next();
         if conn.data.insert(segment.data_seq) {
@@ -177,12 +177,12 @@ impl<W: Wire> Rx<'_, W> {
     }
 
     /// As [`Rx::deliver`], where that is rare.
-    fn deliver_late(&mut self, segment: Held, echo: Time) {
+    fn deliver_late(&mut self, segment: BufferedSegment, echo: Time) {
         self.deliver(segment, echo);
     }
 
     #[cold]
-    fn out_of_order(&mut self, seq: u32, segment: Held, echo: Time) {
+    fn out_of_order(&mut self, seq: u32, segment: BufferedSegment, echo: Time) {
         let sub = &mut *self.sub;
         let before = sub.arrivals.next();
         if !sub.arrivals.insert(seq) {
@@ -240,9 +240,9 @@ impl<W: Wire> Rx<'_, W> {
 
     #[inline(always)]
     fn send_ack(&mut self) {
-        let route = match &mut self.conn.ack_ways {
-            Some(ways) if !std::mem::take(&mut self.sub.repeated) => {
-                ways.choose((self.sub_index - self.conn.first) as usize, self.now)
+        let route = match &mut self.conn.ack_routes {
+            Some(ack_routes) if !std::mem::take(&mut self.sub.repeated) => {
+                ack_routes.choose((self.sub_index - self.conn.first) as usize, self.now)
             }
             _ => self.sub.route,
         };

@@ -61,7 +61,7 @@ pub(crate) struct Scoreboard {
 }
 
 /// Segments that a ring holds at first: the initial window and its first doubling.
-const SMALLEST_RING: u32 = 32;
+const MIN_RING: u32 = 32;
 
 /// Bits `from..to` of the word that starts at `base`, as a mask.
 #[inline]
@@ -75,13 +75,13 @@ impl Scoreboard {
     /// Room for a few segments; grows by doubling. Small rings stay in the cache.
     pub(crate) fn allocate(&mut self) {
         if self.ring.is_empty() {
-            self.resize(SMALLEST_RING);
+            self.resize(MIN_RING);
         }
     }
 
     /// Gives back what a burst needed and the window does not.
     pub(crate) fn shrink(&mut self) {
-        let enough = (2 * self.out()).next_power_of_two().max(SMALLEST_RING);
+        let enough = (2 * self.out()).next_power_of_two().max(MIN_RING);
         if 2 * enough <= self.mask {
             self.resize(enough);
         }

@@ -3,7 +3,7 @@
 use super::config::TcpConfig;
 use super::conn::Conn;
 use super::record::{Response, RttGroups, Sample};
-use super::rx::{Rx, RxConn, RxSubflow, Tell};
+use super::rx::{MessageAction, Rx, RxConn, RxSubflow};
 use super::subflow::Subflow;
 use super::timers::Purpose;
 use super::tx::{Selected, SubflowChange, Tx};
@@ -97,12 +97,12 @@ impl Connections {
                 return;
             }
             rx.messages += 1;
-            match rx.tells {
-                Some(Tell::Respond { conn, request_bytes }) => {
+            match rx.on_message {
+                Some(MessageAction::Respond { conn, request_bytes }) => {
                     rx.await_message(Some(request_bytes));
                     self.with_tx(wire, conn, |tx| tx.respond());
                 }
-                Some(Tell::Answered(conn)) => {
+                Some(MessageAction::Answered(conn)) => {
                     let asker = &self.conns[conn as usize];
                     let bytes = asker.answer_bytes(rx.messages - 1).unwrap_or(0);
                     rx.await_message(asker.answer_bytes(rx.messages));

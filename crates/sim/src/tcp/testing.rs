@@ -3,7 +3,7 @@
 use super::config::{AckPath, App, ConnSpec, SubflowSpec, TcpConfig};
 use super::world::{ConnId, Directory, World};
 use crate::engine::{Timer, TimerId};
-use crate::hosts::{Hosts, OffTimes, Waking, Wire};
+use crate::hosts::{Hosts, OffTimes, ResumeConfig, Wire};
 use crate::packet::{Packet, RouteId, Sack};
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
@@ -130,8 +130,8 @@ pub(crate) struct Setup {
     pub(crate) paths: Vec<(Span, Span)>,
     pub(crate) backup: Vec<usize>,
     pub(crate) read_rate_bps: Option<u64>,
-    pub(crate) pauses: Vec<(u32, Time, Time)>,
-    pub(crate) waking: Waking,
+    pub(crate) off_times: Vec<(u32, Time, Time)>,
+    pub(crate) resume: ResumeConfig,
 }
 
 impl Default for Setup {
@@ -146,8 +146,8 @@ impl Default for Setup {
             paths: vec![(Span::from_ms(10), Span::ZERO)],
             backup: Vec::new(),
             read_rate_bps: None,
-            pauses: Vec::new(),
-            waking: Waking::default(),
+            off_times: Vec::new(),
+            resume: ResumeConfig::default(),
         }
     }
 }
@@ -192,9 +192,9 @@ impl Lab {
             setup.paths.iter().flat_map(|&(delay, gap)| [(delay, gap), (delay, Span::ZERO)]).collect();
         let mut hosts = hosts.remove(0);
         for node in 0..2 {
-            let of_node = setup.pauses.iter().filter(|pause| pause.0 == node);
+            let of_node = setup.off_times.iter().filter(|off| off.0 == node);
             let times: Vec<OffTimes> = of_node
-                .map(|pause| OffTimes { waking: setup.waking, ..OffTimes::once(pause.1, pause.2) })
+                .map(|off| OffTimes { resume: setup.resume, ..OffTimes::once(off.1, off.2) })
                 .collect();
             if !times.is_empty() {
                 hosts.deschedule(node, times);

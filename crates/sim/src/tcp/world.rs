@@ -1,10 +1,10 @@
 //! Setting up connections, and finding their results again.
 
-use super::ack_path::AckWays;
+use super::ack_path::AckRoutes;
 use super::config::{AlgorithmId, App, ConfigId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
 use super::record::{FlowRecord, RttGroups, SubflowRecord};
-use super::rx::{RxConn, RxSubflow, Tell};
+use super::rx::{MessageAction, RxConn, RxSubflow};
 use super::shard::Connections;
 use super::subflow::{Status, Subflow};
 use super::tx::Selected;
@@ -132,13 +132,13 @@ impl World {
             asker.rtt_group = NO_GROUP;
         }
         let messages = [
-            (asks, Some(request_bytes), Tell::Respond { conn: answers.tx, request_bytes }),
-            (answers, first, Tell::Answered(asks.tx)),
+            (asks, Some(request_bytes), MessageAction::Respond { conn: answers.tx, request_bytes }),
+            (answers, first, MessageAction::Answered(asks.tx)),
         ];
-        for (place, bytes, tells) in messages {
+        for (place, bytes, on_message) in messages {
             let rx = self.rx(place);
             rx.await_message(bytes);
-            rx.tells = Some(tells);
+            rx.on_message = Some(on_message);
         }
         Ok(id)
     }
@@ -207,7 +207,8 @@ impl World {
         let conn = Conn::new(spec, config.send_buffer_bytes, (global, tx_first), (mss, header));
         let mut rx_conn = RxConn::new(config, &conn, spec.read_rate_bps, spec.receiver);
         rx_conn.first = rx_first;
-        rx_conn.ack_ways = AckWays::new(spec.ack_path, spec.subflows.iter().map(|subflow| subflow.reverse));
+        rx_conn.ack_routes =
+            AckRoutes::new(spec.ack_path, spec.subflows.iter().map(|subflow| subflow.reverse));
         let initial_cwnd = config.initial_cwnd_pkt;
         let make_rx = |(i, s): (usize, &SubflowSpec)| {
             RxSubflow::new(rx, tx_first + i as u32, s.reverse, config, accurate)
@@ -282,8 +283,8 @@ impl Directory {
         tx.subs[first + subflow].route = forward;
         let rx = &mut hosts[usize::from(place.rx_shard)].tcp;
         let conn = &mut rx.rx_conns[place.rx as usize];
-        if let Some(ways) = &mut conn.ack_ways {
-            ways.reroute(subflow, reverse);
+        if let Some(ack_routes) = &mut conn.ack_routes {
+            ack_routes.reroute(subflow, reverse);
         }
         rx.rx_subs[conn.first as usize + subflow].route = reverse;
     }

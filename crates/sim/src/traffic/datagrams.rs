@@ -5,8 +5,8 @@ use vmcc_scenario::model::{CongestionGenerator, OnOffUdp, Traffic, TrafficKind};
 
 use super::pairs::{Sender, senders};
 use super::{MAX_FLOWS, exponential, uniform};
+use crate::build::{Fabric, RoutePair, span};
 use crate::datagram::{DatagramSpec, Debt};
-use crate::lower::{Fabric, Way, span};
 use crate::packet::RouteId;
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
@@ -73,17 +73,17 @@ impl Plan<'_> {
         let base = format!("traffic/{}/{}>{to_name}", self.identity, self.sender.name);
         let mut ecmp = self.streams.stream(&format!("{base}/ecmp"));
         let allowed = self.entry.common.path.as_ref().map(|p| p.0.as_slice());
-        let ways = fabric.ways(self.sender.host, *to, allowed, None, &mut ecmp)?;
+        let route_pairs = fabric.route_pairs(self.sender.host, *to, allowed, None, &mut ecmp)?;
         // The generator keeps every interface busy; a plain sender uses one, unless it names several.
         let used = match (&self.entry.kind, allowed) {
-            (TrafficKind::CongestionGenerator(_), _) | (_, Some(_)) => ways.len(),
+            (TrafficKind::CongestionGenerator(_), _) | (_, Some(_)) => route_pairs.len(),
             _ => 1,
         };
         let mut specs = Vec::new();
-        for (interface, way) in ways.iter().take(used).enumerate() {
-            let spec = self.spec(fabric, *to, way)?;
+        for (interface, route_pair) in route_pairs.iter().take(used).enumerate() {
+            let spec = self.spec(fabric, *to, route_pair)?;
             // By name, so that a path more leaves the others' draws alone.
-            let own = way.path.clone().unwrap_or_else(|| interface.to_string());
+            let own = route_pair.path.clone().unwrap_or_else(|| interface.to_string());
             match &self.entry.kind {
                 TrafficKind::OnOffUdp(k) => {
                     let mut stream = self.streams.stream(&format!("{base}/{own}/periods"));
@@ -100,8 +100,8 @@ impl Plan<'_> {
         Ok(specs)
     }
 
-    fn spec(&self, fabric: &mut Fabric, to: usize, way: &Way) -> Result<DatagramSpec, SimError> {
-        let route: RouteId = fabric.route(&way.forward)?;
+    fn spec(&self, fabric: &mut Fabric, to: usize, route_pair: &RoutePair) -> Result<DatagramSpec, SimError> {
+        let route: RouteId = fabric.route(&route_pair.forward)?;
         Ok(DatagramSpec {
             sender: fabric.hosts[self.sender.host].0,
             receiver: fabric.hosts[to].0,

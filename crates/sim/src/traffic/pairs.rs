@@ -4,7 +4,7 @@ use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Pairing, Traffic};
 
 use super::below;
-use crate::lower::{Fabric, FabricError};
+use crate::build::{Fabric, FabricError};
 use crate::rng::Streams;
 
 /// A sender and the receivers it may choose from.

@@ -9,7 +9,7 @@ use vmcc_scenario::sizes::Sizes;
 
 use super::pairs::{Sender, senders};
 use super::{MAX_FLOWS, below, exponential, uniform};
-use crate::lower::{Fabric, span};
+use crate::build::{Fabric, span};
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
 use crate::tcp::{App, Object};
@@ -211,7 +211,7 @@ impl Planner<'_> {
             next.extend(all[index].advance().map(|at| Reverse((at, index))));
         }
         if let Some(count) = k.kept_connections {
-            return self.kept(senders, &chosen, count);
+            return self.persistent(senders, &chosen, count);
         }
         // Connections are numbered sender by sender.
         chosen.sort_unstable_by_key(|(index, number, ..)| (*index, *number));
@@ -222,7 +222,7 @@ impl Planner<'_> {
     }
 
     /// Connections that stay open, and take what arrives for their pair of hosts in turn.
-    fn kept(&mut self, senders: &[Sender], arrived: &[Arrived], count: u32) -> Result<(), SimError> {
+    fn persistent(&mut self, senders: &[Sender], arrived: &[Arrived], count: u32) -> Result<(), SimError> {
         if arrived.len() > MAX_FLOWS {
             return Err(SimError::TooMany { traffic: self.label.clone(), most: MAX_FLOWS });
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use vmcc_agent::Observer;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
-use vmcc_lab::bench::Crowd;
+use vmcc_lab::bench::IdleConnections;
 
 const ALGORITHM: &str = "vmcc";
 const FIGURES: &str = "127.0.0.1:9464";
@@ -32,7 +32,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(crowd: &Crowd) -> io::Result<Self> {
+    fn start(crowd: &IdleConnections) -> io::Result<Self> {
         let mut file = tempfile::NamedTempFile::new()?;
         write!(file, "[algorithm.{ALGORITHM}]\n[guard]\nenabled = true\n[metrics]\nlisten = '{FIGURES}'\n")?;
         let (program, path) = (std::env::current_exe()?, file.path().to_owned());
@@ -85,7 +85,7 @@ pub(super) fn bench(count: usize, ui: &Ui) -> Result<Exit, Failure> {
     vmcc_agent::needs_root("bench kernel: needs root to load BPF programs").map_err(|e| agent_failure(&e))?;
     let failed = |e: io::Error| Failure::host(format!("agent: {e}"));
     let lab = |e: vmcc_lab::Error| Failure::host(chain(&e));
-    let mut crowd = Crowd::new().map_err(lab)?;
+    let mut crowd = IdleConnections::new().map_err(lab)?;
     let algorithm = Algorithm::by_name(ALGORITHM).map_err(Failure::usage)?;
     let kernel_bytes = Loaded::load(algorithm, &Params::defaults(algorithm))
         .map_err(|e| Failure::host(chain(&e)))?

@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use vmcc_tunnel::copy::{
-    self, CopyError, Far, Job, Moment, Options, Outcome, Progress, ReachError, Reason, Refusal,
+    self, ConnectError, CopyError, Job, Options, Outcome, Progress, Reason, Refusal, RemoteCommand, Snapshot,
 };
 
 /// Failures that are said one by one.
@@ -31,8 +31,8 @@ pub(crate) fn cp(options: &CpOptions, ui: &Ui) -> Result<Exit, Failure> {
     shown.end();
     super::qlog::finish(job.qlog, ui);
     let outcome = done.map_err(|error| failure(&error))?;
-    let (moment, seconds) = (progress.moment(), began.elapsed().as_secs_f64());
-    say(ui, &moment, &outcome, seconds);
+    let (snapshot, seconds) = (progress.snapshot(), began.elapsed().as_secs_f64());
+    say(ui, &snapshot, &outcome, seconds);
     Ok(exit_of(&outcome))
 }
 
@@ -71,8 +71,8 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
                 .help("copy between two other hosts by running `vmcc cp` on one of them"));
         }
     };
-    let far = Far {
-        ssh: options.ssh.clone().unwrap_or_else(copy::usual_ssh),
+    let command = RemoteCommand {
+        ssh: options.ssh.clone().unwrap_or_else(copy::default_ssh),
         ssh_port: far_host.port,
         program: options.remote_vmcc.clone(),
         addresses: options.remotes.clone(),
@@ -84,7 +84,7 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
         target,
         host: far_host.name,
         sending,
-        far,
+        remote: command,
         locals: options.locals.clone(),
         relays: super::relays::find(&options.relays)?,
         most: options.most,
@@ -93,7 +93,7 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
     })
 }
 
-fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
+fn say(ui: &Ui, snapshot: &Snapshot, outcome: &Outcome, seconds: f64) {
     if outcome.single {
         ui.warn("the far end speaks no multipath QUIC: everything went over one path");
     }
@@ -109,24 +109,24 @@ fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
     if unsaid > 0 {
         ui.warn(&format!("not copied: {unsaid} more"));
     }
-    ui.answer(&document(moment, outcome, seconds), || text(moment, outcome, seconds));
+    ui.answer(&document(snapshot, outcome, seconds), || text(snapshot, outcome, seconds));
 }
 
-fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
+fn text(snapshot: &Snapshot, outcome: &Outcome, seconds: f64) -> String {
     // The warnings say all that there is to say.
-    if moment.bytes_done == 0 && moment.files_done == 0 && outcome.not_copied() > 0 {
+    if snapshot.bytes_done == 0 && snapshot.files_done == 0 && outcome.not_copied() > 0 {
         return String::new();
     }
-    let files = if moment.files_done == 1 { "file" } else { "files" };
-    let rate = moment.bytes_done.saturating_sub(moment.bytes_found) as f64 * 8e-6 / seconds.max(1e-9);
+    let files = if snapshot.files_done == 1 { "file" } else { "files" };
+    let rate = snapshot.bytes_done.saturating_sub(snapshot.bytes_found) as f64 * 8e-6 / seconds.max(1e-9);
     let mut text = format!(
         "{} {files}, {} bytes in {seconds:.1} s ({rate:.0} Mbit/s){}",
-        moment.files_done,
-        moment.bytes_done,
-        if moment.files_done > 0 { ", SHA-256 checked" } else { "" }
+        snapshot.files_done,
+        snapshot.bytes_done,
+        if snapshot.files_done > 0 { ", SHA-256 checked" } else { "" }
     );
-    if moment.bytes_found > 0 {
-        text += &format!("; {} bytes were there before", moment.bytes_found);
+    if snapshot.bytes_found > 0 {
+        text += &format!("; {} bytes were there before", snapshot.bytes_found);
     }
     for path in &outcome.paths {
         let silent = if path.failed { ", silent at the end" } else { "" };
@@ -139,7 +139,7 @@ fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
     text
 }
 
-fn document(moment: &Moment, outcome: &Outcome, seconds: f64) -> Value {
+fn document(snapshot: &Snapshot, outcome: &Outcome, seconds: f64) -> Value {
     let paths = outcome.paths.iter().map(|path| {
         json!({
             "local": path.local, "relay": path.relay, "remote": path.remote, "sent_bytes": path.sent, "received_bytes": path.received,
@@ -152,7 +152,7 @@ fn document(moment: &Moment, outcome: &Outcome, seconds: f64) -> Value {
         .map(|attempt| json!({ "local": attempt.local, "relay": attempt.relay, "remote": attempt.remote, "reason": attempt.reason }));
     let refused = outcome.refusals.iter().map(|refusal| refusal.message.clone());
     json!({
-        "files": moment.files_done, "bytes": moment.bytes_done, "found_bytes": moment.bytes_found, "seconds": seconds,
+        "files": snapshot.files_done, "bytes": snapshot.bytes_done, "found_bytes": snapshot.bytes_found, "seconds": seconds,
         "paths": paths.collect::<Vec<_>>(), "unused": unused.collect::<Vec<_>>(),
         "refused": refused.collect::<Vec<_>>(), "refused_more": outcome.more,
     })
@@ -187,14 +187,14 @@ fn failure(error: &CopyError) -> Failure {
         CopyError::Interrupted => Failure::interrupted(text),
         CopyError::Usage(_) | CopyError::NoHello => Failure::usage(text),
         CopyError::Ssh { .. } => Failure::usage(text).help("install it, or name another one with --ssh"),
-        CopyError::NoFarEnd { host, program, code } => Failure::usage(text).help(match code {
+        CopyError::NoRemoteEnd { host, program, code } => Failure::usage(text).help(match code {
             // ssh's own code, and the shell's for what it does not find.
             Some(255) => format!("ssh did not get there, and says why above; `ssh {host} true` has to work first"),
             Some(127) => "install vmcc there, or name where it lies with --remote-vmcc".to_owned(),
             _ => format!("try `ssh {host} {program} --version`; where vmcc lies elsewhere name it with --remote-vmcc"),
         }),
         CopyError::Version { .. } => Failure::host(text).help("install the same version of vmcc on both hosts"),
-        CopyError::Reach(ReachError::Refused { .. }) => Failure::host(text).help(
+        CopyError::Reach(ConnectError::Refused { .. }) => Failure::host(text).help(
             "something else answers at that address, or between both hosts: compare the fingerprints, and choose the way with --remote and --port",
         ),
         CopyError::Reach(_) => Failure::host(text)
@@ -224,9 +224,9 @@ mod tests {
     fn where_nothing_was_copied_only_the_warnings_say_so() {
         let refusals = vec![Refusal { reason: Reason::NoSource, message: "x".to_owned() }];
         let refused = Outcome { refusals, ..Outcome::default() };
-        assert_eq!(text(&Moment::default(), &refused, 1.0), "");
-        assert!(text(&Moment::default(), &Outcome::default(), 1.0).starts_with("0 files, 0 bytes"));
-        let some = Moment { files_done: 1, bytes_done: 9, ..Moment::default() };
+        assert_eq!(text(&Snapshot::default(), &refused, 1.0), "");
+        assert!(text(&Snapshot::default(), &Outcome::default(), 1.0).starts_with("0 files, 0 bytes"));
+        let some = Snapshot { files_done: 1, bytes_done: 9, ..Snapshot::default() };
         assert!(text(&some, &refused, 1.0).starts_with("1 file, 9 bytes"));
     }
 }

@@ -42,17 +42,17 @@ fn show(progress: &Progress, over: &AtomicBool) {
     }
     let mut begun = false;
     while !over.load(Ordering::Relaxed) {
-        let moment = progress.moment();
+        let snapshot = progress.snapshot();
         // Before that ssh may ask for a password.
-        if moment.files > 0 {
+        if snapshot.files > 0 {
             if !begun {
                 bar.set_draw_target(ProgressDrawTarget::stderr());
                 begun = true;
             }
-            bar.set_length(moment.bytes);
-            bar.set_position(moment.bytes_done);
-            bar.set_prefix(format!("{}/{} files, {}", moment.files_done, moment.files, moment.paths));
-            bar.set_message(harmless(&moment.current).replace('\n', "\\n"));
+            bar.set_length(snapshot.bytes);
+            bar.set_position(snapshot.bytes_done);
+            bar.set_prefix(format!("{}/{} files, {}", snapshot.files_done, snapshot.files, snapshot.paths));
+            bar.set_message(harmless(&snapshot.current).replace('\n', "\\n"));
         }
         thread::sleep(INTERVAL);
     }

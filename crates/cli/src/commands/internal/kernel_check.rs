@@ -37,7 +37,7 @@ fn line(algorithm: Algorithm) -> Line {
             ("ok", format!("{carried} MB over MPTCP, SHA-256 equal, {rate:.0} Mbit/s"))
         }
         Checked::Failed(error) => ("fail", chain(&error)),
-        Checked::Taken(error) => ("fail", chain(&error)),
+        Checked::NameInUse(error) => ("fail", chain(&error)),
         Checked::Unsupported(error) => ("unsupported", chain(&error)),
     };
     Line { algorithm: algorithm.name(), result, detail: one_line(&detail) }

@@ -4,13 +4,13 @@ use crate::failure::{Exit, Failure, agent_failure};
 use crate::ui::Ui;
 use serde_json::json;
 use std::path::Path;
-use vmcc_agent::daemon::{self, Ended, News};
+use vmcc_agent::daemon::{self, Ended, Event};
 
 pub(crate) fn agent(file: &Path, ui: &Ui) -> Result<Exit, Failure> {
     let mut left = Vec::new();
-    let ended = daemon::run(file, &mut |news| {
-        say(news, ui);
-        if let News::LeftAlone { place, what, .. } = news {
+    let ended = daemon::run(file, &mut |event| {
+        say(event, ui);
+        if let Event::LeftAlone { place, what, .. } = event {
             left.push(format!("{place}: {what}"));
         }
     });
@@ -45,13 +45,13 @@ fn text(ended: Ended, left: usize) -> String {
 }
 
 /// Prints an event, as a warning if it needs attention.
-pub(crate) fn say(news: &News, ui: &Ui) {
-    match news {
-        News::Problem { .. }
-        | News::Warning { .. }
-        | News::Unheeded { .. }
-        | News::LeftAlone { .. }
-        | News::ReloadRefused { .. } => ui.warn(&news.to_string()),
-        _ => ui.note(&news.to_string()),
+pub(crate) fn say(event: &Event, ui: &Ui) {
+    match event {
+        Event::Problem { .. }
+        | Event::Warning { .. }
+        | Event::Unheeded { .. }
+        | Event::LeftAlone { .. }
+        | Event::ReloadRefused { .. } => ui.warn(&event.to_string()),
+        _ => ui.note(&event.to_string()),
     }
 }

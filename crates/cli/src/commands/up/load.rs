@@ -7,7 +7,7 @@ use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use vmcc_agent::{Action, CHI, Did, Guards, Memory, OMEGA, Policy, Request};
+use vmcc_agent::{Action, CHI, GuardEvent, GuardState, Guards, OMEGA, Policy, Request};
 use vmcc_cc::Params;
 use vmcc_host::guard::CloseRequest;
 use vmcc_host::{parameter_table, probe};
@@ -60,17 +60,19 @@ fn with_changes(params: &Params) -> String {
 }
 
 fn watch(guards: &Guards, policy: Policy, ui: &Ui) -> Exit {
-    let mut deeds = Vec::new();
-    let closed = guards.watch(policy, &mut Memory::default(), interrupt::flag(), &mut |seen| match seen {
-        Ok(Did::Closed(request)) => ui.note(&line(&request)),
-        Ok(Did::Deed(deed)) => {
-            ui.note(&deed.to_string());
-            deeds.push(deed);
-        }
-        Err(error) => ui.warn(&chain(&error)),
-    });
-    let count = closed.len() + deeds.iter().filter(|deed| deed.action == Action::Closed).count();
-    ui.answer(&json!({ "closed": closed, "deeds": deeds }), || {
+    let mut actions = Vec::new();
+    let closed =
+        guards.watch(policy, &mut GuardState::default(), interrupt::flag(), &mut |seen| match seen {
+            Ok(GuardEvent::Closed(request)) => ui.note(&line(&request)),
+            Ok(GuardEvent::Action(path_action)) => {
+                ui.note(&path_action.to_string());
+                actions.push(path_action);
+            }
+            Err(error) => ui.warn(&chain(&error)),
+        });
+    let count =
+        closed.len() + actions.iter().filter(|path_action| path_action.action == Action::Closed).count();
+    ui.answer(&json!({ "closed": closed, "deeds": actions }), || {
         format!("closed {count} paths; the algorithms stay up")
     });
     Exit::Interrupted

@@ -7,7 +7,7 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_access_buffer, default_buffer, numbered, times};
 use crate::check::{self, Check};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, PathId, Queue, Reverse, Routes, Way,
+    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, PathId, Queue, Reverse, RoutePair, Routes,
 };
 
 /// Hosts `left0`, `left1`, ... and `right0`, `right1`, ... across one link, `bottleneck`.
@@ -126,13 +126,19 @@ struct Across {
 }
 
 impl Routes for Across {
-    fn ways(&self, from: HostId, to: HostId, _count: usize, _draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        _count: usize,
+        _draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair> {
         let (up, down) = (self.ports[from.index()], self.ports[to.index()]);
         let is_left = |host: HostId| host.index() < self.left;
         let (first, second) = if is_left(from) { (self.there, self.back) } else { (self.back, self.there) };
         let across = is_left(from) != is_left(to);
         let (middle, home) = if across { (vec![first], vec![second]) } else { (vec![], vec![]) };
-        vec![Way {
+        vec![RoutePair {
             path: across.then_some(PathId(0)),
             forward: [vec![up.0], middle, vec![down.1]].concat(),
             reverse: [vec![down.0], home, vec![up.1]].concat(),

@@ -13,7 +13,7 @@ use super::{Ends, Kind, default_buffer, numbered, times};
 use crate::check::{self, Check, require};
 use crate::{
     Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PortId, Queue, Reroute,
-    Routes, Way,
+    RoutePair, Routes,
 };
 
 /// The k-ary fat tree (Al-Fares et al., SIGCOMM 2008): k^3/4 hosts `h0`, `h1`, ...; flows are spread by ECMP.
@@ -244,15 +244,21 @@ impl Tree {
 
 impl Routes for Tree {
     /// By independent hashes, as ECMP would pick them for that many flows; acknowledgments have hashes of their own.
-    fn ways(&self, from: HostId, to: HostId, count: usize, draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        count: usize,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair> {
         let mut one = |_| {
             let (there, back) = (draw(), draw());
-            Way { path: None, forward: self.path(from, to, there), reverse: self.path(to, from, back) }
+            RoutePair { path: None, forward: self.path(from, to, there), reverse: self.path(to, from, back) }
         };
         (0..count).map(&mut one).collect()
     }
 
-    fn around(
+    fn avoiding(
         &self,
         from: HostId,
         to: HostId,

@@ -9,8 +9,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, path_name};
 use crate::check::{self, Check, Fault, MAX_COUNT, fault, require};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Reroute, Reverse, Routes,
-    Table, Way,
+    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Reroute, Reverse,
+    RoutePair, RouteTable, Routes,
 };
 
 /// Routing of a graph's packets.
@@ -303,8 +303,8 @@ impl Kind for Graph {
     }
 }
 
-fn explicit(builder: &mut Builder, t: &Graph, nodes: &BTreeMap<&str, NodeId>, joined: &Joined) -> Table {
-    let mut table = Table::default();
+fn explicit(builder: &mut Builder, t: &Graph, nodes: &BTreeMap<&str, NodeId>, joined: &Joined) -> RouteTable {
+    let mut table = RouteTable::default();
     for (name, route) in t.route_names().into_iter().zip(&t.routes) {
         let via: Vec<NodeId> = route.via.iter().filter_map(|n| nodes.get(n.as_str()).copied()).collect();
         let (Some(&from), Some(&to)) = (via.first(), via.last()) else { continue };
@@ -315,7 +315,7 @@ fn explicit(builder: &mut Builder, t: &Graph, nodes: &BTreeMap<&str, NodeId>, jo
         let links = [forward.clone(), reverse.clone()].concat();
         let path = slowest.map(|queue| builder.path(name, queue, links));
         // Hosts come first among the nodes.
-        table.add(HostId(from.0), HostId(to.0), Way { path, forward, reverse });
+        table.add(HostId(from.0), HostId(to.0), RoutePair { path, forward, reverse });
     }
     table
 }
@@ -385,19 +385,25 @@ impl Joined {
 }
 
 impl Routes for Joined {
-    fn ways(&self, from: HostId, to: HostId, count: usize, draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        count: usize,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair> {
         let (from, to) = (NodeId(from.0), NodeId(to.0));
         let (forth, back) = (self.distances(to, &|_| false), self.distances(from, &|_| false));
-        let mut one = |_| Way {
+        let mut one = |_| RoutePair {
             path: None,
             forward: self.walk(from, &forth, &|_| false, draw),
             reverse: self.walk(to, &back, &|_| false, draw),
         };
-        let whole = |way: &Way| !way.forward.is_empty() && !way.reverse.is_empty();
+        let whole = |pair: &RoutePair| !pair.forward.is_empty() && !pair.reverse.is_empty();
         (0..count).map(&mut one).filter(whole).collect()
     }
 
-    fn around(
+    fn avoiding(
         &self,
         from: HostId,
         to: HostId,

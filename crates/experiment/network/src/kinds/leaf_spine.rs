@@ -8,7 +8,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, numbered, times};
 use crate::check::{self, Check};
 use crate::{
-    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, Queue, Reroute, Routes, Way,
+    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, Queue, Reroute, RoutePair,
+    Routes,
 };
 
 /// Hosts `h0`, `h1`, ..., leaf by leaf, and switches `leaf0`, ..., `spine0`, ...; flows are spread over the spines by
@@ -159,15 +160,21 @@ impl Clos {
 
 impl Routes for Clos {
     /// By independent hashes; acknowledgments have hashes of their own.
-    fn ways(&self, from: HostId, to: HostId, count: usize, draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        count: usize,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair> {
         let mut one = |_| {
             let (there, back) = (draw(), draw());
-            Way { path: None, forward: self.one(from, to, there), reverse: self.one(to, from, back) }
+            RoutePair { path: None, forward: self.one(from, to, there), reverse: self.one(to, from, back) }
         };
         (0..count).map(&mut one).collect()
     }
 
-    fn around(
+    fn avoiding(
         &self,
         from: HostId,
         to: HostId,
@@ -175,8 +182,8 @@ impl Routes for Clos {
         draw: &mut dyn FnMut() -> u32,
     ) -> Option<Vec<LinkId>> {
         let spines = self.fabric.first().map_or(0, Vec::len);
-        let ways = (0..spines).map(|spine| self.one(from, to, spine as u32));
-        let mut live: Vec<_> = ways.filter(|links| !links.iter().any(|link| is_down(*link))).collect();
+        let routes = (0..spines).map(|spine| self.one(from, to, spine as u32));
+        let mut live: Vec<_> = routes.filter(|links| !links.iter().any(|link| is_down(*link))).collect();
         let chosen = draw() as usize % live.len().max(1);
         (chosen < live.len()).then(|| live.swap_remove(chosen))
     }

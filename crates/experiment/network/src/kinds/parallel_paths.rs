@@ -11,7 +11,7 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, path_name};
 use crate::check::{self, Check, Fault, require};
 use crate::settings::{first_key, on_the_way_back};
-use crate::{Builder, HostId, LinkSettings, Loss, Marking, Network, Queue, Reverse, Table, Way};
+use crate::{Builder, HostId, LinkSettings, Loss, Marking, Network, Queue, Reverse, RoutePair, RouteTable};
 
 /// Hosts `client` and `server`, joined by paths that share nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -227,7 +227,7 @@ impl Kind for ParallelPaths {
         let mut builder = Builder::new(paths.iter().map(Duplex::rtt).max().unwrap_or_default());
         let client = builder.host("client", total(&|path| path.there.rate));
         let server = builder.host("server", total(&|path| path.back().rate));
-        let mut table = Table::default();
+        let mut table = RouteTable::default();
         for (spec, path) in self.paths.0.iter().zip(&paths) {
             // A path's rule refers to that path's RTT.
             let rtt = path.rtt();
@@ -235,8 +235,8 @@ impl Kind for ParallelPaths {
             let (out, home) = builder.named(&spec.name, (client, server), ports);
             builder.cable(spec.name.as_str(), [out, home]);
             let path = builder.path(spec.name.as_str(), out, vec![out, home]);
-            let way = Way { path: Some(path), forward: vec![out], reverse: vec![home] };
-            table.add(HostId(0), HostId(1), way);
+            let pair = RoutePair { path: Some(path), forward: vec![out], reverse: vec![home] };
+            table.add(HostId(0), HostId(1), pair);
         }
         builder.finish(table)
     }

@@ -7,7 +7,7 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, numbered, path_name, rate_times, times};
 use crate::check::{self, Check, fault, require};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PathId, PortId, Queue, Routes, Way,
+    Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PathId, PortId, Queue, RoutePair, Routes,
 };
 
 /// Servers `p0s0`, ... (pod 0) and `p1s0`, ... (pod 1), each with NICs to different switches of its pod
@@ -208,13 +208,19 @@ impl Pods {
 }
 
 impl Routes for Pods {
-    fn ways(&self, from: HostId, to: HostId, _count: usize, _draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        _count: usize,
+        _draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair> {
         let (from, to) = (from.index(), to.index());
-        let way = |nic: u32| Way {
+        let pair = |nic: u32| RoutePair {
             path: Some(PathId(nic)),
             forward: self.one(from, to, nic as usize),
             reverse: self.one(to, from, nic as usize),
         };
-        (0..).take(self.cores.len()).map(way).collect()
+        (0..).take(self.cores.len()).map(pair).collect()
     }
 }

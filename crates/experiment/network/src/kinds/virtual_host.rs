@@ -14,11 +14,11 @@ use super::{Ends, Kind, default_access_buffer, default_buffer, numbered, path_na
 use crate::check::{self, Check, MIN_RATE, require};
 use crate::{
     Builder, Discipline, Guarantee, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, PathId,
-    Queue, Routes, Way,
+    Queue, RoutePair, Routes,
 };
 
 /// Rate of a port that only passes packets on, in multiples of a NIC's.
-const HANDING_OVER: u64 = 10;
+const PASS_THROUGH_FACTOR: u64 = 10;
 
 /// Use of bandwidth that other VMs leave idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
@@ -134,7 +134,7 @@ impl VirtualHost {
     pub fn vnic_rate(&self) -> BitsPerSec {
         match self.share {
             Share::Hard => BitsPerSec::new(self.vm_rate.get() / u64::from(self.vnics().max(1))),
-            Share::Htb => rate_times(self.path_rate, HANDING_OVER),
+            Share::Htb => rate_times(self.path_rate, PASS_THROUGH_FACTOR),
         }
     }
 
@@ -315,12 +315,12 @@ struct Vms {
 
 impl Vms {
     /// One vNIC's way through one NIC to one client, and back.
-    fn through(&self, vm: usize, vnic: usize, nic: usize, client: usize) -> Way {
+    fn through(&self, vm: usize, vnic: usize, nic: usize, client: usize) -> RoutePair {
         let (out, home) = self.nics[nic];
         let last = self.clients[nic].get(client);
         let forward = [Some(self.vnics[vm][vnic].0), Some(out), last.map(|l| l.0)];
         let reverse = [last.map(|l| l.1), Some(home), Some(self.vnics[vm][vnic].1)];
-        Way {
+        RoutePair {
             path: Some(path_of(nic)),
             forward: forward.into_iter().flatten().collect(),
             reverse: reverse.into_iter().flatten().collect(),
@@ -328,9 +328,9 @@ impl Vms {
     }
 
     /// Two VMs talk through the virtual switch alone, each on the vNIC of the same number.
-    fn inside(&self, from: usize, to: usize, vnic: usize) -> Way {
+    fn inside(&self, from: usize, to: usize, vnic: usize) -> RoutePair {
         let (from, to) = (self.vnics[from][vnic], self.vnics[to][vnic]);
-        Way {
+        RoutePair {
             path: Some(path_of(self.nic_of_vnic[vnic])),
             forward: vec![from.0, to.1],
             reverse: vec![to.0, from.1],
@@ -343,13 +343,19 @@ fn path_of(nic: usize) -> PathId {
 }
 
 impl Routes for Vms {
-    fn ways(&self, from: HostId, to: HostId, _count: usize, _draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+    fn between(
+        &self,
+        from: HostId,
+        to: HostId,
+        _count: usize,
+        _draw: &mut dyn FnMut() -> u32,
+    ) -> Vec<RoutePair> {
         let (from, to, vms) = (from.index(), to.index(), self.vnics.len());
         let lanes = || self.nic_of_vnic.iter().copied().enumerate();
         match (from < vms, to < vms) {
             (true, false) => lanes().map(|(vnic, nic)| self.through(from, vnic, nic, to - vms)).collect(),
             (false, true) => {
-                lanes().map(|(vnic, nic)| self.through(to, vnic, nic, from - vms).turned()).collect()
+                lanes().map(|(vnic, nic)| self.through(to, vnic, nic, from - vms).reversed()).collect()
             }
             (true, true) => lanes().map(|(vnic, _)| self.inside(from, to, vnic)).collect(),
             (false, false) => Vec::new(),
@@ -357,7 +363,7 @@ impl Routes for Vms {
     }
 
     /// Between two VMs nothing leaves the switch.
-    fn over(&self, vm: HostId, vnic: usize, nic: usize, peer: HostId) -> Option<Way> {
+    fn via_nic(&self, vm: HostId, vnic: usize, nic: usize, peer: HostId) -> Option<RoutePair> {
         let client = peer.index().checked_sub(self.vnics.len())?;
         (vm.index() < self.vnics.len()).then(|| self.through(vm.index(), vnic, nic, client))
     }

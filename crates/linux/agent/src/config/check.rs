@@ -12,19 +12,20 @@ use vmcc_port::PortConfig;
 use vmcc_units::Nanos;
 
 /// Our names in the kernel begin so.
-const OURS: &str = "mp_";
+const ALGORITHM_PREFIX: &str = "mp_";
 /// More often costs more than it finds; more seldom is no keeping.
-const INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::new(1_000_000_000)..=Nanos::new(3_600_000_000_000);
+const INTERVAL_RANGE: std::ops::RangeInclusive<Nanos> =
+    Nanos::new(1_000_000_000)..=Nanos::new(3_600_000_000_000);
 
 /// Error in a key or in its value.
-pub(super) struct Wrong {
+pub(super) struct InvalidConfig {
     key: String,
     of_key: bool,
     message: String,
     help: Option<String>,
 }
 
-impl Wrong {
+impl InvalidConfig {
     fn value(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), of_key: false, message: message.into(), help: None }
     }
@@ -42,18 +43,21 @@ impl Wrong {
     }
 }
 
-pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
+pub(super) fn text(text: &Text) -> Result<Config, InvalidConfig> {
     let interval = text.agent.interval;
-    if !INTERVALS.contains(&interval) {
-        let (least, most) = (INTERVALS.start(), INTERVALS.end());
-        return Err(Wrong::value("agent.interval", format!("{interval} is not from {least} to {most}")));
+    if !INTERVAL_RANGE.contains(&interval) {
+        let (least, most) = (INTERVAL_RANGE.start(), INTERVAL_RANGE.end());
+        return Err(InvalidConfig::value(
+            "agent.interval",
+            format!("{interval} is not from {least} to {most}"),
+        ));
     }
     let algorithms = text.algorithm.iter().map(params).collect::<Result<Vec<_>, _>>()?;
     settings("host", &text.host, &algorithms)?;
     for (index, rule) in text.namespace.iter().enumerate() {
         let at = format!("namespace[{index}]");
         if rule.name.is_empty() || rule.name.contains('/') {
-            return Err(Wrong::value(
+            return Err(InvalidConfig::value(
                 format!("{at}.name"),
                 "a name of a file below /run/netns, or a pattern",
             ));
@@ -64,7 +68,7 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
     cgroups.map(|(at, rule)| (format!("cgroup[{at}]"), rule)).try_for_each(|(at, rule)| {
         path(&format!("{at}.path"), &rule.path)?;
         if rule.congestion_control.is_none() && !rule.upgrade {
-            return Err(Wrong::value(at, "it says nothing about these cgroups")
+            return Err(InvalidConfig::value(at, "it says nothing about these cgroups")
                 .help("give it a `congestion_control`, or `upgrade = true`"));
         }
         let mut name = rule.congestion_control.iter();
@@ -73,7 +77,7 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
     })?;
     text.port.iter().try_for_each(|(name, config)| port(name, config))?;
     if text.guard.enabled && algorithms.is_empty() {
-        return Err(Wrong::value("guard.enabled", "there is no algorithm to guard")
+        return Err(InvalidConfig::value("guard.enabled", "there is no algorithm to guard")
             .help("add one, for example a line `[algorithm.vmcc]`"));
     }
     Ok(Config {
@@ -89,11 +93,16 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
     })
 }
 
-fn path(key: &str, path: &str) -> Result<(), Wrong> {
+fn path(key: &str, path: &str) -> Result<(), InvalidConfig> {
     let mut parts = path.trim_matches('/').split('/');
     if parts.any(|part| part.is_empty() || part == "." || part == "..") {
-        return Err(Wrong::value(key, "the path of a cgroup below where cgroup2 is mounted, or a pattern")
-            .help("for example `system.slice/web.service` or `machine.slice/*.scope`; all of the host is `[host]`"));
+        return Err(InvalidConfig::value(
+            key,
+            "the path of a cgroup below where cgroup2 is mounted, or a pattern",
+        )
+        .help(
+            "for example `system.slice/web.service` or `machine.slice/*.scope`; all of the host is `[host]`",
+        ));
     }
     Ok(())
 }
@@ -114,9 +123,9 @@ fn unheeded(guard: &Guard, algorithms: &[Params]) -> Vec<String> {
     algorithms.iter().filter_map(Params::unheeded).chain(of_guard).collect()
 }
 
-fn guard(guard: &Guard) -> Result<Option<Policy>, Wrong> {
+fn guard(guard: &Guard) -> Result<Option<Policy>, InvalidConfig> {
     let factor = |key: &str, given: Option<f64>, switch: &str, is_on: bool, default: f64| match given {
-        Some(_) if !is_on => Err(Wrong::key(format!("guard.{key}"), "it has no effect")
+        Some(_) if !is_on => Err(InvalidConfig::key(format!("guard.{key}"), "it has no effect")
             .help(format!("add a line `{switch} = true`"))),
         given => Ok(is_on.then(|| given.unwrap_or(default))),
     };
@@ -128,16 +137,17 @@ fn guard(guard: &Guard) -> Result<Option<Policy>, Wrong> {
         useless: factor("omega", guard.omega, "suppress_useless", guard.suppress_useless, OMEGA)?,
         retry: guard.retry.map(|time| Duration::from_nanos(time.get())),
     };
-    let policy = policy.checked().map_err(|(key, problem)| Wrong::value(format!("guard.{key}"), problem))?;
+    let policy =
+        policy.checked().map_err(|(key, problem)| InvalidConfig::value(format!("guard.{key}"), problem))?;
     Ok(guard.enabled.then_some(policy))
 }
 
-fn params((name, set): (&String, &BTreeMap<String, Value>)) -> Result<Params, Wrong> {
+fn params((name, set): (&String, &BTreeMap<String, Value>)) -> Result<Params, InvalidConfig> {
     let at = format!("algorithm.{name}");
-    let algorithm = Algorithm::by_name(name).map_err(|e| Wrong::key(&at, e.to_string()))?;
+    let algorithm = Algorithm::by_name(name).map_err(|e| InvalidConfig::key(&at, e.to_string()))?;
     // `vmcc` and `mp_vmcc` are one; two tables of it would be one too many.
     if algorithm.name() != name {
-        return Err(Wrong::key(&at, format!("write `{}`", algorithm.name())));
+        return Err(InvalidConfig::key(&at, format!("write `{}`", algorithm.name())));
     }
     let mut params = Params::defaults(algorithm);
     for (name, value) in set {
@@ -148,56 +158,62 @@ fn params((name, set): (&String, &BTreeMap<String, Value>)) -> Result<Params, Wr
         };
         let key = format!("{at}.{name}");
         done.map_err(|e| match e {
-            ParamError::Unknown { .. } => Wrong::key(key, e.to_string()),
-            _ => Wrong::value(key, e.to_string()),
+            ParamError::Unknown { .. } => InvalidConfig::key(key, e.to_string()),
+            _ => InvalidConfig::value(key, e.to_string()),
         })?;
     }
     Ok(params)
 }
 
-fn settings(at: &str, settings: &Settings, algorithms: &[Params]) -> Result<(), Wrong> {
+fn settings(at: &str, settings: &Settings, algorithms: &[Params]) -> Result<(), InvalidConfig> {
     if let Some(name) = &settings.congestion_control {
         congestion_control(&format!("{at}.congestion_control"), name, algorithms)?;
     }
     if settings.live && settings.congestion_control.is_none() {
-        return Err(Wrong::key(format!("{at}.live"), "it has no effect")
+        return Err(InvalidConfig::key(format!("{at}.live"), "it has no effect")
             .help("add `congestion_control`, which running connections are to have"));
     }
     if settings.notsent_lowat.is_some_and(|bytes| bytes.get() > u64::from(u32::MAX)) {
-        return Err(Wrong::value(format!("{at}.notsent_lowat"), format!("the most is {}B", u32::MAX)));
+        return Err(InvalidConfig::value(
+            format!("{at}.notsent_lowat"),
+            format!("the most is {}B", u32::MAX),
+        ));
     }
     let mut names = BTreeSet::new();
     for (name, value) in &settings.sysctl {
         let key = format!("{at}.sysctl.{name}");
-        let parsed = SysctlName::parse(name).map_err(|e| Wrong::key(&key, e))?;
+        let parsed = SysctlName::parse(name).map_err(|e| InvalidConfig::key(&key, e))?;
         if parsed.changes_others() {
-            return Err(Wrong::key(key, "what this changes besides itself would not come back")
+            return Err(InvalidConfig::key(key, "what this changes besides itself would not come back")
                 .help("set it without the agent, for example in a file in /etc/sysctl.d"));
         }
         if !names.insert(parsed.clone()) {
-            return Err(Wrong::key(key, "it is here twice, with dots and with slashes; give it once"));
+            return Err(InvalidConfig::key(
+                key,
+                "it is here twice, with dots and with slashes; give it once",
+            ));
         }
         let typed = [
             (SysctlName::congestion_control(), "congestion_control"),
             (SysctlName::notsent_lowat(), "notsent_lowat"),
         ];
         if let Some((_, own)) = typed.iter().find(|(name, _)| *name == parsed) {
-            return Err(Wrong::key(key, format!("this has a key of its own: `{own}`")));
+            return Err(InvalidConfig::key(key, format!("this has a key of its own: `{own}`")));
         }
         if matches!(value, Value::Number(_)) {
-            return Err(Wrong::value(key, "a sysctl is a whole number or a text"));
+            return Err(InvalidConfig::value(key, "a sysctl is a whole number or a text"));
         }
     }
     mptcp(&format!("{at}.mptcp"), &settings.mptcp)
 }
 
-fn congestion_control(key: &str, name: &str, algorithms: &[Params]) -> Result<(), Wrong> {
+fn congestion_control(key: &str, name: &str, algorithms: &[Params]) -> Result<(), InvalidConfig> {
     let ours = |params: &Params| params.algorithm().info().kernel_name;
     if algorithms.iter().any(|params| ours(params) == name) {
         return Ok(());
     }
-    if let Some(plain) = name.strip_prefix(OURS) {
-        let missing = Wrong::value(key, format!("`{name}` is not among the algorithms that are up"));
+    if let Some(plain) = name.strip_prefix(ALGORITHM_PREFIX) {
+        let missing = InvalidConfig::value(key, format!("`{name}` is not among the algorithms that are up"));
         return Err(match Algorithm::by_name(plain) {
             Ok(_) => missing.help(format!("add a line `[algorithm.{plain}]`")),
             Err(unknown) => missing.help(unknown.to_string()),
@@ -205,23 +221,24 @@ fn congestion_control(key: &str, name: &str, algorithms: &[Params]) -> Result<()
     }
     let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if !plain {
-        return Err(Wrong::value(key, "no congestion control has such a name"));
+        return Err(InvalidConfig::value(key, "no congestion control has such a name"));
     }
     // `vmcc` for `mp_vmcc` is easily written, but `cubic` is the kernel's own.
     let kernels = ["reno", "cubic", "dctcp"];
     match algorithms.iter().find(|p| p.algorithm().name() == name && !kernels.contains(&name)) {
         Some(params) => {
             let help = format!("write `{}`, its name in the kernel", ours(params));
-            Err(Wrong::value(key, format!("the kernel has no congestion control `{name}`")).help(help))
+            Err(InvalidConfig::value(key, format!("the kernel has no congestion control `{name}`"))
+                .help(help))
         }
         None => Ok(()),
     }
 }
 
-fn mptcp(at: &str, mptcp: &Mptcp) -> Result<(), Wrong> {
+fn mptcp(at: &str, mptcp: &Mptcp) -> Result<(), InvalidConfig> {
     for (key, limit) in [("subflows", mptcp.subflows), ("accept", mptcp.accept)] {
         if limit.is_some_and(|limit| limit > LIMIT_CEILING) {
-            return Err(Wrong::value(
+            return Err(InvalidConfig::value(
                 format!("{at}.{key}"),
                 format!("no kernel allows more than {LIMIT_CEILING}"),
             ));
@@ -233,12 +250,12 @@ fn mptcp(at: &str, mptcp: &Mptcp) -> Result<(), Wrong> {
         .try_for_each(|(at, rule)| endpoint(&at, rule))
 }
 
-fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), Wrong> {
+fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), InvalidConfig> {
     if rule.nic.is_empty() {
-        return Err(Wrong::value(format!("{at}.nic"), "the name of an interface, or a pattern"));
+        return Err(InvalidConfig::value(format!("{at}.nic"), "the name of an interface, or a pattern"));
     }
     let has = |flag| rule.flags.contains(&flag);
-    let flags = |message: &str| Err(Wrong::value(format!("{at}.flags"), message));
+    let flags = |message: &str| Err(InvalidConfig::value(format!("{at}.flags"), message));
     if rule.flags.is_empty() {
         return flags("say what it is for: `signal`, `subflow`, `laminar`, or several");
     }
@@ -246,23 +263,26 @@ fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), Wrong> {
         return flags("the kernel takes `fullmesh` and `signal` only apart");
     }
     if rule.port.is_some() && !has(EndpointFlag::Signal) {
-        return Err(Wrong::key(format!("{at}.port"), "only an address that is announced has a port")
+        return Err(InvalidConfig::key(format!("{at}.port"), "only an address that is announced has a port")
             .help("add the flag `signal`"));
     }
     if rule.id.is_some() && rule.nic.contains(['*', '?']) {
-        return Err(Wrong::key(format!("{at}.id"), "an id is one endpoint's, and this rule may fit several")
-            .help("name one interface in `nic`"));
+        return Err(InvalidConfig::key(
+            format!("{at}.id"),
+            "an id is one endpoint's, and this rule may fit several",
+        )
+        .help("name one interface in `nic`"));
     }
     Ok(())
 }
 
-fn port(name: &str, config: &PortConfig) -> Result<(), Wrong> {
+fn port(name: &str, config: &PortConfig) -> Result<(), InvalidConfig> {
     config.check().map_err(|error| {
         let message = match &error.class {
             Some(class) if !class.is_empty() => format!("class `{class}`: {}", error.message),
             _ => error.message.clone(),
         };
-        let wrong = Wrong::value(format!("port.{name}.{}", error.key), message);
-        Wrong { help: error.help, ..wrong }
+        let wrong = InvalidConfig::value(format!("port.{name}.{}", error.key), message);
+        InvalidConfig { help: error.help, ..wrong }
     })
 }

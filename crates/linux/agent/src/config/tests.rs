@@ -33,7 +33,7 @@ enabled = true
 "#;
 
 #[test]
-fn cgroups_are_paths_below_the_mount_and_their_algorithms_are_up() {
+fn cgroup_paths_are_below_the_mount_and_algorithms_are_up() {
     let of = |path: &str, name: &str| {
         format!("[algorithm.lia]\n[[cgroup]]\npath = '{path}'\ncongestion_control = '{name}'\n")
     };
@@ -54,7 +54,7 @@ fn cgroups_are_paths_below_the_mount_and_their_algorithms_are_up() {
 }
 
 #[test]
-fn connections_that_run_are_changed_only_if_it_is_said_to_what() {
+fn live_requires_a_congestion_control() {
     let of =
         |table: &str| Config::parse("test", &format!("{table}congestion_control = 'cubic'\nlive = true\n"));
     assert!(of("[host]\n").unwrap().host.live);
@@ -63,7 +63,7 @@ fn connections_that_run_are_changed_only_if_it_is_said_to_what() {
 }
 
 #[test]
-fn what_has_no_effect_is_said() {
+fn ineffective_settings_are_reported() {
     let of = |text: &str| Config::parse("test", text).unwrap().unheeded;
     assert_eq!(
         of("[guard]\nclose_failed = true\nretry = '9s'"),
@@ -76,7 +76,7 @@ fn what_has_no_effect_is_said() {
 }
 
 #[test]
-fn everything_that_can_be_said_is_read() {
+fn every_setting_is_parsed() {
     let config = Config::parse("vmcc.toml", ALL).unwrap();
     assert_eq!(config.interval, std::time::Duration::from_secs(2));
     let names: Vec<_> = config.algorithms.iter().map(|p| p.algorithm().name()).collect();
@@ -107,7 +107,7 @@ fn everything_that_can_be_said_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
+fn diagnostics_name_line_and_suggestion() {
     for (text, line, says) in [
         ("\n[host]\nnotsent_lowatt = '16kB'", 3, "did you mean `notsent_lowat`?"),
         ("[host]\nnotsent_lowat = '16ms'", 2, "16ms"),
@@ -153,7 +153,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
 }
 
 #[test]
-fn every_file_in_the_guide_is_one() {
+fn every_example_in_the_guide_parses() {
     for guide in [
         include_str!("../../../../../docs/how-to/agent.md"),
         include_str!("../../../../../docs/reference/agent.md"),
@@ -169,7 +169,7 @@ fn every_file_in_the_guide_is_one() {
 }
 
 #[test]
-fn what_the_package_installs_asks_for_nothing_and_its_examples_can_be_used() {
+fn packaged_config_is_empty_and_its_examples_parse() {
     let text = include_str!("../../../../../dist/vmcc.toml");
     let config = Config::parse("vmcc.toml", text).unwrap();
     assert!(config.algorithms.is_empty() && config.guard.is_none() && config.metrics.is_none());
@@ -181,7 +181,7 @@ fn what_the_package_installs_asks_for_nothing_and_its_examples_can_be_used() {
 }
 
 #[test]
-fn the_guard_does_as_its_policies_say() {
+fn guard_policies_are_parsed() {
     let text = "[algorithm.vmcc]\n[guard]\nenabled = true\ndry_run = true\ndrain = '2s'\nclose_failed = true\nchi = 3\n\
                 suppress_useless = true\nretry = '60s'\nmin_paths = 2";
     let policy = Policy {

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_of_names_not_of_paths() {
+    fn pattern_matches_names_not_paths() {
         let root = tempfile::tempdir().unwrap();
         for path in ["a/web-1/inner", "a/web-2", "a/db", "b/web-3"] {
             fs::create_dir_all(root.path().join(path)).unwrap();

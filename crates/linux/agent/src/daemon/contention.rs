@@ -1,7 +1,7 @@
 //! Values that something else on this host changes again and again.
 
-use super::item::Item;
 use super::record::Place;
+use super::resource::Resource;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(1280);
 
 /// Time and back-off of each item that was set again, by namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Contention(BTreeMap<(u64, Item), Contest>);
+pub(crate) struct Contention(BTreeMap<(u64, Resource), Contest>);
 
 #[derive(Debug, Clone, Copy)]
 struct Contest {
@@ -23,16 +23,16 @@ struct Contest {
 
 impl Contention {
     /// Tests for an item's back-off being over; if so, begins the next one.
-    pub(super) fn allows(&mut self, place: &Place, item: &Item) -> bool {
-        self.allows_at(place.cookie, item, Instant::now())
+    pub(super) fn allows(&mut self, place: &Place, resource: &Resource) -> bool {
+        self.allows_at(place.cookie, resource, Instant::now())
     }
 
-    fn allows_at(&mut self, cookie: u64, item: &Item, now: Instant) -> bool {
+    fn allows_at(&mut self, cookie: u64, resource: &Resource, now: Instant) -> bool {
         // The last contest is over when it was quiet for twice its back-off.
         self.0.retain(|_, contest| now - contest.set < contest.backoff * 2);
         let new = Contest { set: now, backoff: MIN_BACKOFF, goes_on: false };
-        let Some(contest) = self.0.get_mut(&(cookie, item.clone())) else {
-            self.0.insert((cookie, item.clone()), new);
+        let Some(contest) = self.0.get_mut(&(cookie, resource.clone())) else {
+            self.0.insert((cookie, resource.clone()), new);
             return true;
         };
         if now - contest.set < contest.backoff {
@@ -45,8 +45,8 @@ impl Contention {
     }
 
     /// Tests for an item that was changed again within its back-off.
-    pub(super) fn goes_on(&self, place: &Place, item: &Item) -> bool {
-        self.0.get(&(place.cookie, item.clone())).is_some_and(|contest| contest.goes_on)
+    pub(super) fn goes_on(&self, place: &Place, resource: &Resource) -> bool {
+        self.0.get(&(place.cookie, resource.clone())).is_some_and(|contest| contest.goes_on)
     }
 
     /// End of the back-off that ends first, after the time `began` of the round in which those before could be set.
@@ -57,11 +57,11 @@ impl Contention {
     }
 
     /// The items of a namespace of which that is so, whether they are as wanted just now or not.
-    pub(super) fn of(&mut self, place: &Place) -> Vec<Item> {
+    pub(super) fn of(&mut self, place: &Place) -> Vec<Resource> {
         let now = Instant::now();
         self.0.retain(|_, contest| now - contest.set < contest.backoff * 2);
         let here = self.0.iter().filter(|((cookie, _), contest)| *cookie == place.cookie && contest.goes_on);
-        here.map(|((_, item), _)| item.clone()).collect()
+        here.map(|((_, resource), _)| resource.clone()).collect()
     }
 }
 
@@ -70,11 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn back_off_that_ends_within_a_round_is_due_once_more() {
-        let (mut contention, item) = (Contention::default(), Item::LiveDefault);
+    fn backoff_that_ends_within_a_pass_is_due_again() {
+        let (mut contention, resource) = (Contention::default(), Resource::LiveDefault);
         let began = Instant::now();
-        assert!(contention.allows_at(1, &item, began) && contention.next(began).is_none());
-        assert!(!contention.allows_at(1, &item, began + MIN_BACKOFF / 2));
+        assert!(contention.allows_at(1, &resource, began) && contention.next(began).is_none());
+        assert!(!contention.allows_at(1, &resource, began + MIN_BACKOFF / 2));
         let end = began + MIN_BACKOFF;
         let just_before = end.checked_sub(Duration::from_millis(1)).unwrap();
         assert_eq!(contention.next(just_before), Some(end), "though the round took longer");
@@ -82,19 +82,19 @@ mod tests {
     }
 
     #[test]
-    fn value_that_is_changed_again_and_again_is_set_ever_less_often() {
-        let (mut contention, item) = (Contention::default(), Item::LiveDefault);
+    fn contended_value_backs_off_exponentially() {
+        let (mut contention, resource) = (Contention::default(), Resource::LiveDefault);
         let began = Instant::now();
         let mut set = Vec::new();
         for second in 0..4000 {
-            if contention.allows_at(1, &item, began + Duration::from_secs(second)) {
+            if contention.allows_at(1, &resource, began + Duration::from_secs(second)) {
                 set.push(second);
             }
         }
         assert_eq!(set, [0, 20, 60, 140, 300, 620, 1260, 2540, 3820]);
-        assert!(contention.allows_at(2, &item, began), "another namespace's is another");
+        assert!(contention.allows_at(2, &resource, began), "another namespace's is another");
         let quiet = began + Duration::from_secs(3820) + MAX_BACKOFF * 2;
-        assert!(contention.allows_at(1, &item, quiet));
-        assert!(!contention.0[&(1, item)].goes_on, "it begins anew");
+        assert!(contention.allows_at(1, &resource, quiet));
+        assert!(!contention.0[&(1, resource)].goes_on, "it begins anew");
     }
 }

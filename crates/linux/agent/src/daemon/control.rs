@@ -1,9 +1,9 @@
-//! Asking the agent: a socket that root alone can use.
+//! Control socket of the agent, for root alone.
 //!
-//! A request is one short line, the answer lines of JSON. Who asks for `events` hears what the agent says from then on, and
-//! is let go of when it does not keep up.
+//! A request is one short line, the answer lines of JSON. A client that requests `events` receives events from then on. Slow
+//! clients are disconnected.
 
-use super::news::News;
+use super::event::Event;
 use crate::Error;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
@@ -22,8 +22,8 @@ const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// Those who listen at a time, at most.
 const MAX_LISTENERS: usize = 16;
 /// Timeouts: of the agent for a client, and of a client for the agent, which may be loading algorithms.
-const AGENT_WAITS: Duration = Duration::from_millis(200);
-const ASKER_WAITS: Duration = Duration::from_secs(60);
+const AGENT_IO_TIMEOUT: Duration = Duration::from_millis(200);
+const CLIENT_IO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The agent's end.
 pub(crate) struct Control {
@@ -34,7 +34,7 @@ pub(crate) struct Control {
 impl Control {
     /// Only for who holds the lock: it takes the place of what another one left.
     pub(crate) fn open() -> io::Result<Self> {
-        forget()?;
+        remove_socket()?;
         // From the first moment on nobody else can connect.
         let before = umask(Mode::from_bits_truncate(0o177));
         let socket = UnixListener::bind(SOCKET);
@@ -44,52 +44,52 @@ impl Control {
         Ok(Self { socket, listeners: Vec::new() })
     }
 
-    /// Answers who asks now; `view` is made for who asks for it.
+    /// Answers pending requests; `view` makes the status document.
     pub(crate) fn serve(&mut self, view: impl Fn() -> Value) {
-        while let Ok((asker, _)) = self.socket.accept() {
+        while let Ok((client, _)) = self.socket.accept() {
             // Who does not ask properly, or goes away, is nobody's concern but its own.
-            let _ = self.answer(asker, &view);
+            let _ = self.answer(client, &view);
         }
     }
 
-    fn answer(&mut self, mut asker: UnixStream, view: &impl Fn() -> Value) -> io::Result<()> {
-        if getsockopt(&asker, PeerCredentials)?.uid() != 0 {
+    fn answer(&mut self, mut client: UnixStream, view: &impl Fn() -> Value) -> io::Result<()> {
+        if getsockopt(&client, PeerCredentials)?.uid() != 0 {
             return Ok(());
         }
-        asker.set_nonblocking(false)?;
-        asker.set_read_timeout(Some(AGENT_WAITS))?;
-        asker.set_write_timeout(Some(AGENT_WAITS))?;
+        client.set_nonblocking(false)?;
+        client.set_read_timeout(Some(AGENT_IO_TIMEOUT))?;
+        client.set_write_timeout(Some(AGENT_IO_TIMEOUT))?;
         let mut request = String::new();
-        BufReader::new((&asker).take(MAX_REQUEST_BYTES)).read_line(&mut request)?;
+        BufReader::new((&client).take(MAX_REQUEST_BYTES)).read_line(&mut request)?;
         match request.trim_end() {
-            "status" => writeln!(asker, "{}", view()),
+            "status" => writeln!(client, "{}", view()),
             "events" if self.listeners.len() < MAX_LISTENERS => {
-                asker.set_nonblocking(true)?;
-                self.listeners.push(asker);
+                client.set_nonblocking(true)?;
+                self.listeners.push(client);
                 Ok(())
             }
-            "events" => writeln!(asker, "{}", json!({ "error": format!("{MAX_LISTENERS} listen already") })),
-            _ => writeln!(asker, "{}", json!({ "error": "ask for `status` or `events`" })),
+            "events" => writeln!(client, "{}", json!({ "error": format!("{MAX_LISTENERS} listen already") })),
+            _ => writeln!(client, "{}", json!({ "error": "ask for `status` or `events`" })),
         }
     }
 
-    /// Tells who listens.
-    pub(crate) fn tell(&mut self, news: &News) {
-        let line = format!("{}\n", line(news));
+    /// Sends an event to every subscriber.
+    pub(crate) fn publish(&mut self, event: &Event) {
+        let line = format!("{}\n", line(event));
         // Half a line would make nonsense of the next: whoever has no room for all of it has lost the thread.
         self.listeners.retain_mut(|listener| listener.write(line.as_bytes()).is_ok_and(|n| n == line.len()));
     }
 }
 
 /// An event, its text for people, and when it was.
-fn line(news: &News) -> Value {
-    let mut line = serde_json::to_value(news).unwrap_or_default();
-    line["text"] = json!(news.to_string());
-    now(line)
+fn line(event: &Event) -> Value {
+    let mut line = serde_json::to_value(event).unwrap_or_default();
+    line["text"] = json!(event.to_string());
+    timestamped(line)
 }
 
-/// An event that happens now, in seconds since 1970.
-pub(crate) fn now(mut event: Value) -> Value {
+/// Adds the current time to an event, in seconds since 1970.
+pub(crate) fn timestamped(mut event: Value) -> Value {
     event["time"] = json!(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()));
     event
 }
@@ -101,7 +101,7 @@ impl AsRawFd for Control {
 }
 
 /// Removes the socket; only for who holds the lock.
-pub(crate) fn forget() -> io::Result<()> {
+pub(crate) fn remove_socket() -> io::Result<()> {
     match fs::remove_file(SOCKET) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -109,7 +109,7 @@ pub(crate) fn forget() -> io::Result<()> {
 }
 
 /// Sends a request; `None` if no agent runs.
-fn ask(request: &str) -> Result<Option<UnixStream>, Error> {
+fn send_request(request: &str) -> Result<Option<UnixStream>, Error> {
     let failed = |source| Error::State { path: SOCKET.into(), source };
     let mut agent = match UnixStream::connect(SOCKET) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
@@ -120,7 +120,10 @@ fn ask(request: &str) -> Result<Option<UnixStream>, Error> {
     if is_stopped(&fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()) {
         return Err(Error::AgentStopped { pid });
     }
-    agent.set_read_timeout(Some(ASKER_WAITS)).and_then(|()| writeln!(agent, "{request}")).map_err(failed)?;
+    agent
+        .set_read_timeout(Some(CLIENT_IO_TIMEOUT))
+        .and_then(|()| writeln!(agent, "{request}"))
+        .map_err(failed)?;
     Ok(Some(agent))
 }
 
@@ -137,7 +140,7 @@ fn is_stopped(stat: &str) -> bool {
 /// The agent does not answer, or only root may ask it.
 pub fn view() -> Result<Option<Value>, Error> {
     let failed = |source| Error::State { path: SOCKET.into(), source };
-    let Some(agent) = ask("status")? else { return Ok(None) };
+    let Some(agent) = send_request("status")? else { return Ok(None) };
     let mut text = String::new();
     agent.take(MAX_ANSWER_BYTES).read_to_string(&mut text).map_err(failed)?;
     // Nothing at all: it ended meanwhile.
@@ -149,7 +152,7 @@ pub fn view() -> Result<Option<Value>, Error> {
 
 /// Subscribes to the agent's events, one JSON object per line; `None` if no agent runs.
 pub(crate) fn listen() -> Result<Option<UnixStream>, Error> {
-    ask("events")
+    send_request("events")
 }
 
 #[cfg(test)]
@@ -157,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_is_stopped_is_told_from_one_that_sleeps_whatever_its_name() {
+    fn stopped_process_is_detected_for_any_process_name() {
         for (stat, stopped) in
             [("7 (vmcc) T 1 7", true), ("7 (vmcc) t 1 7", true), ("7 (a) T b) S 1 7", false), ("", false)]
         {

@@ -1,9 +1,9 @@
 //! Ending an agent, or what one that was killed left.
 
-use super::item::Item;
-use super::news::News;
+use super::event::Event;
+use super::reconcile::{ReconcileState, Reconciler};
 use super::record::Record;
-use super::round::{Memory, Round};
+use super::resource::Resource;
 use crate::Error;
 use nix::errno::Errno;
 use nix::libc;
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Result of [`undo`].
+/// Result of [`roll_back`].
 #[derive(Debug)]
-pub struct Undone {
+pub struct RollbackReport {
     /// The agent that ran, and has ended.
     pub agent: Option<u32>,
     /// Events of the rollback: values that were restored, and values that were left alone.
-    pub news: Vec<News>,
+    pub events: Vec<Event>,
     /// Congestion controls that are no longer up, by their names in the kernel.
     pub removed: Vec<String>,
     /// Values that could not be restored. They stay in the journal.
@@ -32,7 +32,7 @@ pub struct Undone {
 ///
 /// # Errors
 /// The agent does not end, or what it left cannot be read.
-pub fn undo() -> Result<Option<Undone>, Error> {
+pub fn roll_back() -> Result<Option<RollbackReport>, Error> {
     let agent = Record::holder()?;
     if let Some(pid) = agent {
         hand_over(pid)?;
@@ -45,18 +45,20 @@ pub fn undo() -> Result<Option<Undone>, Error> {
         record.close();
         return Ok(None);
     }
-    let mut memory = Memory::default();
-    let algorithm = |item: &Item| if let Item::Algorithm(name) = item { Some(name.clone()) } else { None };
-    let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.item)).collect();
-    let mut round = Round::new(&mut record, &mut memory);
-    round.restore();
-    let (news, problems) = (round.news, round.problems.into_iter().collect());
+    let mut state = ReconcileState::default();
+    let algorithm = |resource: &Resource| {
+        if let Resource::Algorithm(name) = resource { Some(name.clone()) } else { None }
+    };
+    let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.resource)).collect();
+    let mut reconciler = Reconciler::new(&mut record, &mut state);
+    reconciler.restore();
+    let (events, problems) = (reconciler.events, reconciler.problems.into_iter().collect());
     record.close();
     let is_gone = |name: &String| {
-        news.iter().any(|one| matches!(one, News::Restored { what, to: None, .. } if what == name))
+        events.iter().any(|one| matches!(one, Event::Restored { what, to: None, .. } if what == name))
     };
     let removed = had.into_iter().filter(is_gone).collect();
-    Ok(Some(Undone { agent, news, removed, problems }))
+    Ok(Some(RollbackReport { agent, events, removed, problems }))
 }
 
 /// Tells the agent to end and to leave everything to us.

@@ -1,6 +1,6 @@
 //! Figures for Prometheus.
 
-use super::taken;
+use super::steal;
 use crate::{Error, ports};
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use vmcc_telemetry::{Figures, Histogram, Question, Server};
 
 /// Counters of the agent itself.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Own {
+pub(crate) struct AgentStats {
     pub(crate) values: u64,
     pub(crate) problems: u64,
     pub(crate) rounds: u64,
@@ -26,14 +26,14 @@ pub(crate) struct Own {
 pub(crate) struct Metrics {
     /// As the file has it.
     pub(crate) at: SocketAddr,
-    own: Arc<Mutex<Own>>,
+    own: Arc<Mutex<AgentStats>>,
     _server: Server,
 }
 
 impl Metrics {
     /// Listens in the network namespace of the calling thread.
     pub(crate) fn start(at: SocketAddr, off: Option<Histogram>) -> io::Result<Self> {
-        let own = Arc::new(Mutex::new(Own::default()));
+        let own = Arc::new(Mutex::new(AgentStats::default()));
         let known = Arc::clone(&own);
         let server = Server::start(at, move |question| {
             let own = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -42,19 +42,19 @@ impl Metrics {
         Ok(Self { at, own, _server: server })
     }
 
-    pub(crate) fn set(&self, own: &Own) {
+    pub(crate) fn set(&self, own: &AgentStats) {
         *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own.clone();
     }
 }
 
 /// Everything.
-fn text(own: &Own, off: Option<&Histogram>, question: Question) -> Result<String, Error> {
+fn text(own: &AgentStats, off: Option<&Histogram>, question: Question) -> Result<String, Error> {
     let algorithms = vmcc_host::list()?;
     let mut sockets = Diag::open()?.subflows()?;
-    sockets.retain(|socket| !asks(socket, question));
+    sockets.retain(|socket| !is_scraper_socket(socket, question));
     let mut figures = Figures::default();
     off.iter().for_each(|times| figures.histogram(times));
-    taken::fill(&mut figures);
+    steal::fill(&mut figures);
     of_agent(&mut figures, own);
     of_algorithms(&mut figures, &algorithms, &sockets);
     let figures = figures.text();
@@ -67,14 +67,14 @@ fn text(own: &Own, off: Option<&Histogram>, question: Question) -> Result<String
 }
 
 /// True if the socket is either end of the scraping connection, which is not counted: the client may be on this host.
-fn asks(socket: &Subflow, question: Question) -> bool {
+fn is_scraper_socket(socket: &Subflow, question: Question) -> bool {
     let [local, remote] =
         [socket.local, socket.remote].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
     let ends = (question.local, question.remote);
     (local, remote) == ends || (remote, local) == ends
 }
 
-fn of_agent(figures: &mut Figures, own: &Own) {
+fn of_agent(figures: &mut Figures, own: &AgentStats) {
     let refused = "1 if the file was not usable when it was last read: the one before is in force.";
     for (name, kind, help, value) in [
         ("vmcc_agent_values", Gauge, "Values that the agent has set.", own.values),

@@ -1,72 +1,73 @@
-//! The agent: keeps a host as a file says until it is told to end, and then puts back what was there.
+//! Agent: reconciles the host with a config file; restores the previous state on exit.
 //!
 //! | | |
 //! |---|---|
-//! | `item` | one thing that is set: reading and writing it as a text |
-//! | `record` | what was there before, on disk; the lock of which there is one |
-//! | `keep` | setting one thing and putting it back, so that the process may end anywhere |
-//! | `wanted` | what the file means in a namespace as it is now |
+//! | `resource` | resources that are set; reads and writes their values as text |
+//! | `record` | journal on disk of the values from before; lock of the agent |
+//! | `apply` | applies a desired value and rolls it back; safe against a kill at any point |
+//! | `desired` | desired state of a namespace, from the configuration |
 //! | `namespaces`, `cgroups` | finding them |
-//! | `round` | once over everything |
+//! | `reconcile` | one pass over every namespace and resource |
 //! | `settling` | endpoints that are backups until subflows have joined |
-//! | `readiness` | when an interface's addresses can be endpoints, and with which numbers |
-//! | `contention` | what somebody else changes again and again |
-//! | `wait` | until something has happened |
-//! | `guarding` | the guard, beside all that |
-//! | `metrics`, `taken` | figures for Prometheus |
-//! | `asleep` | for how long this machine was off |
-//! | `control` | asking the agent, and being told |
-//! | `notify` | telling the service manager |
-//! | `down` | ending an agent, and doing the rest for one that was killed |
+//! | `readiness` | interfaces whose addresses are usable as endpoints, and the endpoints' numbers |
+//! | `contention` | back-off for values that another program keeps changing |
+//! | `event_loop` | waits for signals, changes and timeouts |
+//! | `event` | events, for people and for machines |
+//! | `guard_thread` | the guard, in a thread of its own |
+//! | `metrics`, `steal` | Prometheus metrics |
+//! | `suspend` | times for which this machine did not run |
+//! | `control` | control socket: status and events |
+//! | `notify` | notifications to the service manager |
+//! | `down` | ends an agent; rolls back the changes of a killed one |
 
-mod asleep;
+mod apply;
 mod cgroups;
 mod contention;
 mod control;
+mod desired;
 mod down;
-mod guarding;
-mod item;
-mod keep;
+mod event;
+mod event_loop;
+mod guard_thread;
 mod metrics;
 pub(crate) mod namespaces;
-mod news;
 mod notify;
 mod readiness;
+mod reconcile;
 mod record;
-mod round;
+mod resource;
 mod settling;
-mod taken;
-mod wait;
-mod wanted;
+mod steal;
+mod suspend;
 
 pub use control::view;
-pub(crate) use control::{listen, now};
-pub use down::{Undone, undo};
-pub use news::News;
-pub(crate) use wait::poll;
+pub(crate) use control::{listen, timestamped};
+pub use down::{RollbackReport, roll_back};
+pub use event::Event;
+pub(crate) use event_loop::poll;
 
 use crate::closed::Closed;
 use crate::config::Config;
-use crate::guard::{Action, Memory};
+use crate::guard::{Action, GuardState};
 use crate::{Error, needs_root};
-use asleep::Asleep;
 use control::Control;
-use guarding::Guarding;
-use metrics::{Metrics, Own};
+use event_loop::{EventLoop, Wake};
+use guard_thread::GuardThread;
+use metrics::{AgentStats, Metrics};
 use nix::sys::signal::Signal;
 use notify::notify;
+use reconcile::{ReconcileState, Reconciler};
 use record::Record;
-use round::{Memory as Rounds, Round};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use wait::{Waiter, Wake};
+use suspend::SuspendMonitor;
 
 /// Interval at which events of the guard are polled.
-const GUARD_NEWS: Duration = Duration::from_secs(1);
+const GUARD_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of closed paths in the status document.
 const MAX_CLOSED: usize = 64;
@@ -90,29 +91,29 @@ pub enum Ended {
 /// # Errors
 /// The file is not usable, another agent runs, or the host lacks what any agent needs. What only cannot be set is said, and
 /// tried again.
-pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
+pub fn run(path: &Path, say: &mut dyn FnMut(&Event)) -> Result<Ended, Error> {
     needs_root("up --config: only root can change what a host keeps")?;
     let config = Config::load(path)?;
     // Each network namespace takes one. With fewer it goes on, and says where they do not suffice.
     vmcc_config::allow_open_files();
-    let waiter = Waiter::new().map_err(Error::Wait)?;
+    let event_loop = EventLoop::new().map_err(Error::Wait)?;
     let record = Record::lock()?;
     let control = Control::open().map_err(Error::Socket)?;
     Agent {
         path: path.to_owned(),
         config,
         record,
-        waiter,
+        event_loop,
         control,
-        rounds: Rounds::default(),
+        reconcile_state: ReconcileState::default(),
         problems: BTreeSet::new(),
         warnings: BTreeSet::new(),
-        guarding: None,
-        guard_memory: Memory::default(),
+        guard_thread: None,
+        guard_state: GuardState::default(),
         closed: VecDeque::new(),
         metrics: None,
-        asleep: Asleep::start(),
-        own: Own::default(),
+        suspend: SuspendMonitor::start(),
+        own: AgentStats::default(),
     }
     .run(say)
 }
@@ -121,116 +122,119 @@ struct Agent {
     path: PathBuf,
     config: Config,
     record: Record,
-    waiter: Waiter,
+    event_loop: EventLoop,
     /// State between rounds.
-    rounds: Rounds,
+    reconcile_state: ReconcileState,
     /// Reported problems: values that cannot be set.
     problems: BTreeSet<String>,
     /// Warnings that were given and still hold.
     warnings: BTreeSet<String>,
     control: Control,
-    guarding: Option<Guarding>,
+    guard_thread: Option<GuardThread>,
     /// State of the last guard, while none runs.
-    guard_memory: Memory,
+    guard_state: GuardState,
     /// The paths that the guard closed last.
     closed: VecDeque<Closed>,
     metrics: Option<Metrics>,
-    asleep: Asleep,
-    own: Own,
+    suspend: SuspendMonitor,
+    own: AgentStats,
 }
 
 impl Agent {
-    fn run(mut self, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
-        self.round(say);
+    fn run(mut self, say: &mut dyn FnMut(&Event)) -> Result<Ended, Error> {
+        self.reconcile(say);
         self.unheeded(say);
-        let ready = News::Ready { values: self.record.entries().len(), problems: self.problems.len() };
-        self.tell(&[ready], say);
+        let ready = Event::Ready { values: self.record.entries().len(), problems: self.problems.len() };
+        self.publish(&[ready], say);
         notify(&[NotifyState::Ready]);
         let mut last = Instant::now();
         loop {
             notify(&[NotifyState::Watchdog]);
-            let rest = self.rest(last);
-            let patience = self.patience(rest);
+            let until_due = self.until_due(last);
+            let wait_timeout = self.wait_timeout(until_due);
             let wake = self
-                .waiter
-                .wait(&mut self.rounds.watches, self.control.as_raw_fd(), patience)
+                .event_loop
+                .wait(&mut self.reconcile_state.watches, self.control.as_raw_fd(), wait_timeout)
                 .map_err(Error::Wait)?;
             match wake {
-                Wake::Time if !self.rest(last).is_zero() => {}
+                Wake::Time if !self.until_due(last).is_zero() => {}
                 Wake::Time | Wake::Changed => {
-                    self.round(say);
+                    self.reconcile(say);
                     last = Instant::now();
                 }
                 Wake::Reload => self.reload(say),
                 Wake::HandOver => return Ok(Ended::HandedOver),
                 Wake::End(signal) => return Ok(self.end(signal, say)),
             }
-            self.guard_news(say);
-            self.show_figures();
+            self.publish_guard_events(say);
+            self.update_metrics();
             // Not as a method, which would borrow what it changes.
             let (path, record) = (&self.path, &self.record);
             let said = (&self.problems, &self.warnings);
-            let (closed, guarding, asleep) = (&self.closed, &self.guarding, &self.asleep);
-            self.control.serve(|| view_of(path, guarding.as_ref(), record, said, closed, asleep));
+            let (closed, guard_thread, suspend) = (&self.closed, &self.guard_thread, &self.suspend);
+            self.control.serve(|| view_of(path, guard_thread.as_ref(), record, said, closed, suspend));
         }
     }
 
-    /// Tells whoever started it, and whoever listens.
-    fn tell(&mut self, news: &[News], say: &mut dyn FnMut(&News)) {
-        for one in news {
+    /// Passes events to `say` and to the subscribers.
+    fn publish(&mut self, events: &[Event], say: &mut dyn FnMut(&Event)) {
+        for one in events {
             say(one);
-            self.control.tell(one);
+            self.control.publish(one);
             match one {
-                News::Closed { request } => self.has_closed(request.into()),
-                News::Guard { deed } if deed.action == Action::Closed => self.has_closed(deed.into()),
+                Event::Closed { request } => self.record_closed(request.into()),
+                Event::Guard { path_action } if path_action.action == Action::Closed => {
+                    self.record_closed(path_action.into())
+                }
                 _ => {}
             }
         }
     }
 
-    fn has_closed(&mut self, path: Closed) {
+    fn record_closed(&mut self, path: Closed) {
         self.own.paths_closed += 1;
         self.closed.truncate(MAX_CLOSED - 1);
         self.closed.push_front(path);
     }
 
     /// Time until the next round is due; the last was at `last`.
-    fn rest(&self, last: Instant) -> Duration {
-        let due = self.rounds.due().map(|at| at.saturating_duration_since(Instant::now()));
+    fn until_due(&self, last: Instant) -> Duration {
+        let due = self.reconcile_state.due().map(|at| at.saturating_duration_since(Instant::now()));
         due.into_iter().fold(self.config.interval.saturating_sub(last.elapsed()), Duration::min)
     }
 
     /// Longest time to wait if nothing happens.
-    fn patience(&self, rest: Duration) -> Duration {
-        let guard = self.guarding.is_some().then_some(GUARD_NEWS);
+    fn wait_timeout(&self, until_due: Duration) -> Duration {
+        let guard = self.guard_thread.is_some().then_some(GUARD_POLL_INTERVAL);
         let watchdog = sd_notify::watchdog_enabled().map(|most| most / 2);
-        guard.into_iter().chain(watchdog).fold(rest, Duration::min)
+        guard.into_iter().chain(watchdog).fold(until_due, Duration::min)
     }
 
-    fn round(&mut self, say: &mut dyn FnMut(&News)) {
-        let mut round = Round::new(&mut self.record, &mut self.rounds);
-        round.everything(&self.config);
-        let (mut news, mut problems, warnings) = (round.news, round.problems, round.warnings);
+    fn reconcile(&mut self, say: &mut dyn FnMut(&Event)) {
+        let mut reconciler = Reconciler::new(&mut self.record, &mut self.reconcile_state);
+        reconciler.reconcile(&self.config);
+        let (mut events, mut problems, warnings) =
+            (reconciler.events, reconciler.problems, reconciler.warnings);
         problems.extend(self.serve_metrics());
         let appeared = problems.difference(&self.problems);
-        news.extend(appeared.map(|text| News::Problem { text: text.clone() }));
+        events.extend(appeared.map(|text| Event::Problem { text: text.clone() }));
         let solved = self.problems.difference(&problems);
-        news.extend(solved.map(|text| News::Solved { text: text.clone() }));
+        events.extend(solved.map(|text| Event::Solved { text: text.clone() }));
         self.problems = problems;
         let appeared = warnings.difference(&self.warnings);
-        news.extend(appeared.map(|text| News::Warning { text: text.clone() }));
+        events.extend(appeared.map(|text| Event::Warning { text: text.clone() }));
         let solved = self.warnings.difference(&warnings);
-        news.extend(solved.map(|text| News::Solved { text: text.clone() }));
+        events.extend(solved.map(|text| Event::Solved { text: text.clone() }));
         self.warnings = warnings;
         self.own.rounds += 1;
         // Before anybody hears that this is ready, and asks.
-        self.show_figures();
-        self.tell(&news, say);
+        self.update_metrics();
+        self.publish(&events, say);
         self.guard(say);
     }
 
-    /// Gives whoever asks for figures what is counted now.
-    fn show_figures(&mut self) {
+    /// Updates the agent's own metrics.
+    fn update_metrics(&mut self) {
         self.own.values = self.record.entries().len() as u64;
         self.own.problems = self.problems.len() as u64;
         if let Some(metrics) = &self.metrics {
@@ -245,7 +249,7 @@ impl Agent {
         }
         // The one that was there ends first: it may have the same port.
         self.metrics = None;
-        match Metrics::start(self.config.metrics?, self.asleep.times()) {
+        match Metrics::start(self.config.metrics?, self.suspend.times()) {
             Ok(metrics) => {
                 self.metrics = Some(metrics);
                 None
@@ -254,41 +258,43 @@ impl Agent {
         }
     }
 
-    fn guard(&mut self, say: &mut dyn FnMut(&News)) {
+    fn guard(&mut self, say: &mut dyn FnMut(&Event)) {
         let algorithms = &self.config.algorithms;
         let wanted = self.config.guard;
-        let is_so = |guarding: &Guarding| wanted.is_some_and(|policy| guarding.guards(algorithms, policy));
-        if self.guarding.as_ref().is_some_and(is_so) {
+        let is_so =
+            |guard_thread: &GuardThread| wanted.is_some_and(|policy| guard_thread.guards(algorithms, policy));
+        if self.guard_thread.as_ref().is_some_and(is_so) {
             return;
         }
         // The one that was there ends first: both would read one ring.
         self.end_guard(say);
         if let Some(policy) = wanted {
-            let memory = std::mem::take(&mut self.guard_memory);
-            self.guarding = Some(Guarding::start(&self.config.algorithms, policy, memory));
+            let state = std::mem::take(&mut self.guard_state);
+            self.guard_thread = Some(GuardThread::start(&self.config.algorithms, policy, state));
         }
     }
 
-    fn end_guard(&mut self, say: &mut dyn FnMut(&News)) {
-        if let Some(guarding) = self.guarding.take() {
-            let (memory, news) = guarding.end();
-            self.guard_memory = memory;
-            self.tell(&news, say);
+    fn end_guard(&mut self, say: &mut dyn FnMut(&Event)) {
+        if let Some(guard_thread) = self.guard_thread.take() {
+            let (state, events) = guard_thread.end();
+            self.guard_state = state;
+            self.publish(&events, say);
         }
     }
 
-    fn unheeded(&mut self, say: &mut dyn FnMut(&News)) {
+    fn unheeded(&mut self, say: &mut dyn FnMut(&Event)) {
         let texts = self.config.unheeded.clone();
-        let news: Vec<News> = texts.into_iter().map(|text| News::Unheeded { text }).collect();
-        self.tell(&news, say);
+        let events: Vec<Event> = texts.into_iter().map(|text| Event::Unheeded { text }).collect();
+        self.publish(&events, say);
     }
 
-    fn guard_news(&mut self, say: &mut dyn FnMut(&News)) {
-        let news = self.guarding.as_ref().map_or_else(Vec::new, Guarding::news);
-        self.tell(&news, say);
+    /// Publishes the events of the guard since the last call.
+    fn publish_guard_events(&mut self, say: &mut dyn FnMut(&Event)) {
+        let events = self.guard_thread.as_ref().map_or_else(Vec::new, GuardThread::events);
+        self.publish(&events, say);
     }
 
-    fn reload(&mut self, say: &mut dyn FnMut(&News)) {
+    fn reload(&mut self, say: &mut dyn FnMut(&Event)) {
         // Where the clock cannot be read systemd takes it for a plain start.
         let now = NotifyState::monotonic_usec_now();
         notify(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
@@ -296,28 +302,28 @@ impl Agent {
             Ok(config) => {
                 self.config = config;
                 self.own.file_refused = false;
-                self.round(say);
+                self.reconcile(say);
                 self.unheeded(say);
-                self.tell(&[News::Reloaded], say);
+                self.publish(&[Event::Reloaded], say);
             }
             Err(fault) => {
                 self.own.reloads_refused += 1;
                 self.own.file_refused = true;
-                self.tell(&[News::ReloadRefused { text: fault.to_string() }], say);
+                self.publish(&[Event::ReloadRefused { text: fault.to_string() }], say);
             }
         }
         notify(&[NotifyState::Ready]);
     }
 
-    fn end(mut self, signal: Signal, say: &mut dyn FnMut(&News)) -> Ended {
+    fn end(mut self, signal: Signal, say: &mut dyn FnMut(&Event)) -> Ended {
         notify(&[NotifyState::Stopping]);
         // It holds the algorithms.
         self.end_guard(say);
-        let mut round = Round::new(&mut self.record, &mut self.rounds);
-        round.restore();
-        let (mut news, problems) = (round.news, round.problems.len());
-        news.extend(round.problems.into_iter().map(|text| News::Problem { text }));
-        self.tell(&news, say);
+        let mut reconciler = Reconciler::new(&mut self.record, &mut self.reconcile_state);
+        reconciler.restore();
+        let (mut events, problems) = (reconciler.events, reconciler.problems.len());
+        events.extend(reconciler.problems.into_iter().map(|text| Event::Problem { text }));
+        self.publish(&events, say);
         self.record.close();
         Ended::Restored { interrupted: signal == Signal::SIGINT, problems }
     }
@@ -326,16 +332,16 @@ impl Agent {
 /// Status document of the agent.
 fn view_of(
     path: &Path,
-    guarding: Option<&Guarding>,
+    guard_thread: Option<&GuardThread>,
     record: &Record,
     (problems, warnings): (&BTreeSet<String>, &BTreeSet<String>),
     closed: &VecDeque<Closed>,
-    asleep: &Asleep,
+    suspend: &SuspendMonitor,
 ) -> Value {
     let value = |entry: &record::Entry| {
         json!({
             "place": entry.place.name,
-            "what": entry.item.to_string(),
+            "what": entry.resource.to_string(),
             "value": entry.ours.last(),
             "before": entry.before,
         })
@@ -344,11 +350,11 @@ fn view_of(
         "pid": std::process::id(),
         "file": path,
         // One that could not begin, because somebody else has the algorithm, guards nothing whatever the file says.
-        "guard": guarding.is_some_and(Guarding::is_on),
+        "guard": guard_thread.is_some_and(GuardThread::is_running),
         "values": record.entries().iter().map(value).collect::<Vec<_>>(),
         "problems": problems,
         "warnings": warnings,
         "closed": closed,
-        "off": asleep.view(),
+        "off": suspend.view(),
     })
 }

@@ -17,7 +17,7 @@ use vmcc_host::{ControlError, netns};
 pub(crate) const NAMED: &str = "/run/netns";
 const OWN: &str = "/proc/thread-self/ns/net";
 /// Age from which a name without a namespace counts as a leftover.
-const COMING: Duration = Duration::from_secs(5);
+const MAX_UNMOUNTED_AGE: Duration = Duration::from_secs(5);
 
 pub(crate) fn own() -> Result<OwnedFd, ControlError> {
     netns::open(Path::new(OWN))
@@ -40,7 +40,7 @@ pub(crate) fn named(name: &str) -> io::Result<Option<OwnedFd>> {
 pub(crate) fn coming() -> bool {
     let new = |path: &Path| {
         let made = fs::metadata(path).and_then(|m| m.modified()).ok();
-        made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age < COMING)
+        made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age < MAX_UNMOUNTED_AGE)
     };
     entries(NAMED).unwrap_or_default().iter().any(|path| new(path) && matches!(open(path), Ok(None)))
 }
@@ -121,7 +121,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_pipe_among_the_names_is_not_waited_for() {
+    fn named_pipe_is_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_not_taken_for_gone() {
+    fn namespace_that_cannot_be_opened_is_not_gone() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("coming"), "").unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_descriptors_left_has_not_seen_everything() {
+    fn lack_of_descriptors_is_an_error() {
         for code in [nix::libc::EMFILE, nix::libc::ENFILE, nix::libc::ENOMEM] {
             let short = || Err::<(), _>(io::Error::from_raw_os_error(code));
             unless_short(short()).expect_err("what was not looked at may be what is looked for");

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_manager_without_a_path_is_told_too() {
+    fn notifies_an_abstract_socket() {
         let name = format!("vmcc-notify-{}", std::process::id());
         let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         to_abstract(OsStr::new(&name), &[NotifyState::Ready, NotifyState::Watchdog]).unwrap();

@@ -5,7 +5,7 @@
 //! ready when a neighbour that it had before the outage answers on it. The request itself refreshes the neighbours'
 //! entries.
 
-use super::item::Item;
+use super::resource::Resource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ struct Namespace {
     devices: BTreeMap<String, Device>,
     ids: Ids,
     /// Endpoints that were added lately.
-    trials: BTreeMap<Item, Trial>,
+    trials: BTreeMap<Resource, Trial>,
 }
 
 #[derive(Default)]
@@ -122,28 +122,28 @@ impl Readiness {
     }
 
     /// An endpoint was added: it is looked at until a subflow uses it.
-    pub(crate) fn added(&mut self, cookie: u64, item: &Item) {
+    pub(crate) fn added(&mut self, cookie: u64, resource: &Resource) {
         let trial =
             Trial { next: Instant::now() + TRIAL_INTERVAL, interval: TRIAL_INTERVAL, left: MAX_TRIALS };
-        self.0.entry(cookie).or_default().trials.insert(item.clone(), trial);
+        self.0.entry(cookie).or_default().trials.insert(resource.clone(), trial);
     }
 
-    /// Those of `wanted` endpoints that are to be looked at now. The last time of each is forgotten with it.
-    pub(crate) fn trials(&mut self, cookie: u64, wanted: &BTreeSet<&Item>) -> Vec<Item> {
+    /// Desired endpoints whose use is to be checked now. A trial ends after its last check.
+    pub(crate) fn trials(&mut self, cookie: u64, desired: &BTreeSet<&Resource>) -> Vec<Resource> {
         let Some(namespace) = self.0.get_mut(&cookie) else { return Vec::new() };
-        namespace.trials.retain(|item, trial| trial.left > 0 && wanted.contains(item));
+        namespace.trials.retain(|resource, trial| trial.left > 0 && desired.contains(resource));
         let now = Instant::now();
         let mut due = Vec::new();
-        for (item, trial) in namespace.trials.iter_mut().filter(|(_, trial)| trial.next <= now) {
+        for (resource, trial) in namespace.trials.iter_mut().filter(|(_, trial)| trial.next <= now) {
             trial.interval *= 2;
             (trial.next, trial.left) = (now + trial.interval, trial.left - 1);
-            due.push(item.clone());
+            due.push(resource.clone());
         }
         due
     }
 
-    pub(crate) fn used(&mut self, cookie: u64, item: &Item) {
-        self.0.get_mut(&cookie).and_then(|namespace| namespace.trials.remove(item));
+    pub(crate) fn used(&mut self, cookie: u64, resource: &Resource) {
+        self.0.get_mut(&cookie).and_then(|namespace| namespace.trials.remove(resource));
     }
 
     pub(crate) fn ids(&mut self, cookie: u64) -> &mut Ids {
@@ -197,12 +197,12 @@ impl Device {
 
 impl Ids {
     /// Gives each endpoint without a number the one that it has, or had, or else the lowest that is free; 0 if none is.
-    pub(crate) fn number(&mut self, wanted: &mut [Endpoint], there: &[Endpoint]) {
+    pub(crate) fn number(&mut self, desired: &mut [Endpoint], there: &[Endpoint]) {
         let has: BTreeMap<SocketAddr, u8> = there.iter().map(|one| (key(one), one.id)).collect();
         let mut taken: BTreeSet<u8> = there.iter().map(|one| one.id).collect();
-        taken.extend(wanted.iter().map(|one| one.id).filter(|id| *id != 0));
+        taken.extend(desired.iter().map(|one| one.id).filter(|id| *id != 0));
         let mut kept: BTreeSet<u8> = self.0.values().copied().collect();
-        for one in wanted.iter_mut() {
+        for one in desired.iter_mut() {
             if one.id == 0 {
                 let known = self.0.get(&key(one)).copied().filter(|id| !taken.contains(id));
                 let free = || (1..=u8::MAX).find(|id| !taken.contains(id) && !kept.contains(id));
@@ -216,8 +216,8 @@ impl Ids {
             self.0.insert(key(one), one.id);
         }
         if self.0.len() > usize::from(u8::MAX) {
-            let wanted: BTreeSet<SocketAddr> = wanted.iter().map(key).collect();
-            self.0.retain(|one, _| wanted.contains(one));
+            let desired: BTreeSet<SocketAddr> = desired.iter().map(key).collect();
+            self.0.retain(|one, _| desired.contains(one));
         }
     }
 }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn interface_without_neighbours_or_with_silent_ones_is_ready_in_the_end() {
+    fn interface_with_silent_neighbours_is_ready_after_the_timeout() {
         let (mut device, now) = (Device::default(), Instant::now());
         let outage = |device: &mut Device| {
             device.begin(false, now);
@@ -284,14 +284,14 @@ mod tests {
         Endpoint { id, address: address.parse().unwrap(), port: None, flags: 1, device: 2 }
     }
 
-    fn numbered(ids: &mut Ids, wanted: &[Endpoint], there: &[Endpoint]) -> Vec<u8> {
-        let mut wanted = wanted.to_vec();
-        ids.number(&mut wanted, there);
-        wanted.iter().map(|one| one.id).collect()
+    fn numbered(ids: &mut Ids, desired: &[Endpoint], there: &[Endpoint]) -> Vec<u8> {
+        let mut desired = desired.to_vec();
+        ids.number(&mut desired, there);
+        desired.iter().map(|one| one.id).collect()
     }
 
     #[test]
-    fn endpoint_that_returns_gets_its_number_back() {
+    fn endpoint_that_returns_gets_its_id_back() {
         let (a, b, c) = (endpoint("10.0.0.1", 0), endpoint("10.0.1.1", 0), endpoint("10.0.2.1", 0));
         let mut ids = Ids::default();
         let foreign = endpoint("10.0.9.1", 1);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_kept_for_others_are_used_before_there_are_none() {
+    fn reserved_ids_are_reused_when_none_is_free() {
         let mut ids = Ids::default();
         let all: Vec<Endpoint> = (0..=255_u8).map(|n| endpoint(&format!("10.0.1.{n}"), 0)).collect();
         let numbers = numbered(&mut ids, &all, &[]);

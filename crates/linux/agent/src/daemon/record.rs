@@ -3,7 +3,7 @@
 //! A value is in the journal before it is changed, and until it is restored. One agent at a time holds the lock; the kernel
 //! releases it when the process ends.
 
-use super::item::Item;
+use super::resource::Resource;
 use crate::Error;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -36,16 +36,17 @@ impl Place {
     }
 }
 
-/// One thing that is set.
+/// Resource that is set, with its value before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) place: Place,
-    pub(crate) item: Item,
+    #[serde(rename = "item")]
+    pub(crate) resource: Resource,
     /// Value before the agent; `None`: nothing.
     pub(crate) before: Option<String>,
     /// Values that the agent has, or may have, set; the last is the latest.
     pub(crate) ours: Vec<String>,
-    /// Object ([`Item::object`]) at which this process has seen it so.
+    /// Object ([`Resource::object`]) at which this process has seen it so.
     #[serde(skip)]
     pub(crate) seen: Option<u64>,
 }
@@ -128,14 +129,14 @@ impl Record {
         &self.content.entries
     }
 
-    pub(crate) fn find(&self, place: &Place, item: &Item) -> Option<&Entry> {
-        self.content.entries.iter().find(|e| is(e, place, item))
+    pub(crate) fn find(&self, place: &Place, resource: &Resource) -> Option<&Entry> {
+        self.content.entries.iter().find(|e| is(e, place, resource))
     }
 
     /// Puts it on record, in place of what was on record of it. What cannot be saved is not on record.
     pub(crate) fn put(&mut self, entry: Entry) -> io::Result<()> {
         let entries = &mut self.content.entries;
-        let at = entries.iter().position(|e| is(e, &entry.place, &entry.item));
+        let at = entries.iter().position(|e| is(e, &entry.place, &entry.resource));
         let old = at.map(|at| std::mem::replace(&mut entries[at], entry.clone()));
         if at.is_none() {
             entries.push(entry);
@@ -151,14 +152,14 @@ impl Record {
     }
 
     /// It is as wanted at `object`; nothing changes on disk.
-    pub(crate) fn saw(&mut self, place: &Place, item: &Item, object: u64) {
-        if let Some(entry) = self.content.entries.iter_mut().find(|e| is(e, place, item)) {
+    pub(crate) fn saw(&mut self, place: &Place, resource: &Resource, object: u64) {
+        if let Some(entry) = self.content.entries.iter_mut().find(|e| is(e, place, resource)) {
             entry.seen = Some(object);
         }
     }
 
-    pub(crate) fn remove(&mut self, place: &Place, item: &Item) -> io::Result<()> {
-        self.content.entries.retain(|e| !is(e, place, item));
+    pub(crate) fn remove(&mut self, place: &Place, resource: &Resource) -> io::Result<()> {
+        self.content.entries.retain(|e| !is(e, place, resource));
         self.save()
     }
 
@@ -177,7 +178,7 @@ impl Record {
 
     /// Removes the agent's socket, and what lies on disk, if nothing is on record any more, and lets go of the lock.
     pub(crate) fn close(self) {
-        let _ = super::control::forget();
+        let _ = super::control::remove_socket();
         if self.content.entries.is_empty() {
             // What stays is harmless: it says that nothing was changed.
             for name in [NEXT, RECORD, LOCK] {
@@ -189,8 +190,8 @@ impl Record {
     }
 }
 
-fn is(entry: &Entry, place: &Place, item: &Item) -> bool {
-    entry.place.cookie == place.cookie && entry.item == *item
+fn is(entry: &Entry, place: &Place, resource: &Resource) -> bool {
+    entry.place.cookie == place.cookie && entry.resource == *resource
 }
 
 fn read(folder: &Folder) -> Result<Content, Error> {
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_that_cannot_be_read_says_how_to_go_on() {
+    fn unreadable_record_error_has_a_remedy() {
         for text in ["", "{", "[]", r#"{"version":2}"#, r#"{"version":2,"boot":"x","entries":[{}]}"#] {
             let why = parse(text.as_bytes()).unwrap_err();
             assert!(why.contains("damaged") && why.contains("remove it to go on"), "{text}: {why}");
@@ -247,12 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn what_would_make_the_record_unreadable_is_refused_and_the_rest_stays() {
+    fn oversized_record_entry_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::lock_in(folder.path().to_str().unwrap()).unwrap();
         let entry = |name: &str, before: String| Entry {
             place: Place::kernel(),
-            item: Item::Sysctl(name.to_owned()),
+            resource: Resource::Sysctl(name.to_owned()),
             before: Some(before),
             ours: Vec::new(),
             seen: None,

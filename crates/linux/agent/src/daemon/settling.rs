@@ -3,8 +3,8 @@
 //! Linux 6.18 delivers wrong bytes where a subflow joins while the receiving program is in `recv` and data follows before that
 //! returns; other versions reset the subflow (`docs/reference/kernels.md`). The sender puts no data on a backup while another subflow is left.
 
-use super::item::{Item, settling_text};
 use super::record::Place;
+use super::resource::{Resource, settling_text};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,7 +18,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     /// Endpoints that settle, by namespace, and since when.
-    since: BTreeMap<(u64, Item), Instant>,
+    since: BTreeMap<(u64, Resource), Instant>,
     /// Presence of MPTCP connections in a namespace; listed once in a round.
     connections: BTreeMap<u64, bool>,
 }
@@ -31,18 +31,18 @@ impl Settling {
     }
 
     /// Time until the next round is due because an endpoint has settled.
-    pub(crate) fn rest(&self) -> Option<Duration> {
+    pub(crate) fn until_settled(&self) -> Option<Duration> {
         self.since.values().map(|since| SETTLE_TIME.saturating_sub(since.elapsed())).min()
     }
 
     /// Value that a thing gets in this round, in the calling thread's namespace, which `place` is.
-    pub(crate) fn value<'a>(&mut self, place: &Place, item: &Item, wanted: &'a str) -> Cow<'a, str> {
-        let Some(settling) = settling_text(item, wanted) else { return wanted.into() };
-        let key = (place.cookie, item.clone());
+    pub(crate) fn value<'a>(&mut self, place: &Place, resource: &Resource, desired: &'a str) -> Cow<'a, str> {
+        let Some(settling) = settling_text(resource, desired) else { return desired.into() };
+        let key = (place.cookie, resource.clone());
         if let Entry::Vacant(vacant) = self.since.entry(key) {
-            let is_there = item.read().is_ok_and(|now| now.is_some());
+            let is_there = resource.read().is_ok_and(|now| now.is_some());
             if is_there || !*self.connections.entry(place.cookie).or_insert_with(has_connections) {
-                return wanted.into();
+                return desired.into();
             }
             vacant.insert(Instant::now());
         }
@@ -50,15 +50,15 @@ impl Settling {
     }
 
     /// Value that an endpoint is added with beside running connections.
-    pub(crate) fn begin<'a>(&mut self, place: &Place, item: &Item, wanted: &'a str) -> Cow<'a, str> {
-        let Some(settling) = settling_text(item, wanted) else { return wanted.into() };
-        self.since.insert((place.cookie, item.clone()), Instant::now());
+    pub(crate) fn begin<'a>(&mut self, place: &Place, resource: &Resource, desired: &'a str) -> Cow<'a, str> {
+        let Some(settling) = settling_text(resource, desired) else { return desired.into() };
+        self.since.insert((place.cookie, resource.clone()), Instant::now());
         settling.into()
     }
 
     /// Forgets an endpoint that could not be set: its next try is that of any other thing.
-    pub(crate) fn failed(&mut self, place: &Place, item: &Item) {
-        self.since.remove(&(place.cookie, item.clone()));
+    pub(crate) fn failed(&mut self, place: &Place, resource: &Resource) {
+        self.since.remove(&(place.cookie, resource.clone()));
     }
 }
 
@@ -75,16 +75,16 @@ mod tests {
     #[test]
     fn endpoint_that_cannot_be_added_is_not_due_again() {
         let place = Place { cookie: 7, name: "host".to_owned() };
-        let item = Item::Endpoint("192.0.2.1".parse().unwrap());
+        let resource = Resource::Endpoint("192.0.2.1".parse().unwrap());
         let mut settling = Settling { connections: [(7, true)].into(), ..Settling::default() };
-        assert_eq!(settling.value(&place, &item, "signal dev 3 id 1"), "signal,backup dev 3 id 1");
-        assert!(settling.rest().is_some_and(|rest| rest <= SETTLE_TIME));
-        settling.failed(&place, &item);
-        assert_eq!(settling.rest(), None);
+        assert_eq!(settling.value(&place, &resource, "signal dev 3 id 1"), "signal,backup dev 3 id 1");
+        assert!(settling.until_settled().is_some_and(|until_settled| until_settled <= SETTLE_TIME));
+        settling.failed(&place, &resource);
+        assert_eq!(settling.until_settled(), None);
         // A backup has nothing to settle, and so has an endpoint that nothing joins by.
-        assert_eq!(settling.value(&place, &item, "signal,backup dev 3 id 1"), "signal,backup dev 3 id 1");
+        assert_eq!(settling.value(&place, &resource, "signal,backup dev 3 id 1"), "signal,backup dev 3 id 1");
         settling.connections = [(7, false)].into();
-        assert_eq!(settling.value(&place, &item, "signal dev 3 id 1"), "signal dev 3 id 1");
-        assert_eq!(settling.rest(), None);
+        assert_eq!(settling.value(&place, &resource, "signal dev 3 id 1"), "signal dev 3 id 1");
+        assert_eq!(settling.until_settled(), None);
     }
 }

@@ -18,9 +18,9 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// Records are small; a larger file is not ours.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Something to be taken back.
+/// Reversal of one temporary change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Debt {
+pub(super) enum Undo {
     /// The subflow with this cookie was no backup.
     Backup { socket: [u8; 8] },
     /// There was this endpoint of the kernel's path manager; it is made anew for a subflow between these ends.
@@ -38,19 +38,21 @@ pub(super) enum Debt {
     },
 }
 
-/// The same, and where.
+/// Pending undo and the network namespace that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Owed {
+pub(super) struct PendingUndo {
     /// Cookie of the network namespace, which no other gets.
     pub(super) place: u64,
-    pub(super) debt: Debt,
+    #[serde(rename = "debt")]
+    pub(super) undo: Undo,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Content {
     /// Nothing of it outlives a restart of the machine.
     boot: String,
-    owed: Vec<Owed>,
+    #[serde(rename = "owed")]
+    pending: Vec<PendingUndo>,
 }
 
 /// A record that is locked.
@@ -90,17 +92,17 @@ impl Locked {
         is_there.then_some(Self { folder, name, lock })
     }
 
-    fn read(&self) -> Vec<Owed> {
+    fn read(&self) -> Vec<PendingUndo> {
         let mut bytes = Vec::new();
         let file = self.folder.read(&self.content());
         let read = file.map(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
         let content: Content = read.and_then(|_| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        if content.boot == boot() { content.owed } else { Vec::new() }
+        if content.boot == boot() { content.pending } else { Vec::new() }
     }
 
     /// Whole or not at all: what is written appears under the record's name at once.
-    fn write(&self, owed: &[Owed]) -> io::Result<()> {
-        let bytes = serde_json::to_vec(&Content { boot: boot(), owed: owed.to_vec() })?;
+    fn write(&self, pending: &[PendingUndo]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(&Content { boot: boot(), pending: pending.to_vec() })?;
         self.folder.remove(&self.next())?;
         self.folder.make_new(&self.next())?.write_all(&bytes)?;
         self.folder.rename(&self.next(), &self.content())
@@ -131,37 +133,40 @@ fn boot() -> String {
 /// Pending undos of one guard. There is a file only while there are any.
 #[derive(Default)]
 pub(super) struct Journal {
-    owed: Vec<Owed>,
+    pending: Vec<PendingUndo>,
     on_disk: Option<Locked>,
 }
 
 impl Journal {
-    pub(super) fn owed(&self) -> &[Owed] {
-        &self.owed
+    pub(super) fn pending(&self) -> &[PendingUndo] {
+        &self.pending
     }
 
     /// Puts it on record. What cannot be saved is not on record.
-    pub(super) fn put(&mut self, owed: Owed) -> Result<(), ControlError> {
-        if self.owed.contains(&owed) {
+    pub(super) fn put(&mut self, pending: PendingUndo) -> Result<(), ControlError> {
+        if self.pending.contains(&pending) {
             return Ok(());
         }
-        self.owed.push(owed);
+        self.pending.push(pending);
         let saved = self.save();
         if saved.is_err() {
-            self.owed.pop();
+            self.pending.pop();
         }
         saved
     }
 
-    /// Only what `is_owed` says is owed any more.
-    pub(super) fn retain(&mut self, is_owed: impl FnMut(&Owed) -> bool) -> Result<(), ControlError> {
-        let before = self.owed.len();
-        self.owed.retain(is_owed);
-        if self.owed.len() == before { Ok(()) } else { self.save() }
+    /// Drops the entries for which `is_pending` is false.
+    pub(super) fn retain(
+        &mut self,
+        is_pending: impl FnMut(&PendingUndo) -> bool,
+    ) -> Result<(), ControlError> {
+        let before = self.pending.len();
+        self.pending.retain(is_pending);
+        if self.pending.len() == before { Ok(()) } else { self.save() }
     }
 
     fn save(&mut self) -> Result<(), ControlError> {
-        if self.owed.is_empty() {
+        if self.pending.is_empty() {
             if let Some(locked) = self.on_disk.take() {
                 locked.remove();
             }
@@ -174,19 +179,19 @@ impl Journal {
         if self.on_disk.is_none() {
             self.on_disk = Some(Locked::new().map_err(failed)?);
         }
-        self.on_disk.as_ref().map_or(Ok(()), |locked| locked.write(&self.owed)).map_err(failed)
+        self.on_disk.as_ref().map_or(Ok(()), |locked| locked.write(&self.pending)).map_err(failed)
     }
 }
 
-/// Passes the pending undos of killed guards to `pay`. Those that it returns stay in the journal.
-pub(super) fn left(mut pay: impl FnMut(Vec<Owed>) -> Vec<Owed>) {
+/// Passes the pending undos of killed guards to `undo`. Those that it returns stay in the journal.
+pub(super) fn recover(mut undo: impl FnMut(Vec<PendingUndo>) -> Vec<PendingUndo>) {
     let open = || Folder::open(PARENT, FOLDER).ok().flatten();
     let names = open().and_then(|folder| folder.names().ok()).unwrap_or_default();
     for name in names.iter().filter_map(|name| name.strip_suffix(LOCK)) {
         let Some(folder) = open() else { continue };
         let Some(file) = folder.read(&format!("{name}{LOCK}")) else { continue };
         let Some(locked) = Locked::lock(folder, name.to_owned(), file) else { continue };
-        let still = pay(locked.read());
+        let still = undo(locked.read());
         if still.is_empty() {
             locked.remove();
         } else {

@@ -3,40 +3,40 @@
 //!
 //! Whoever closes a path looks again, at that moment, whether the connection has another one that is alive: one always stays.
 
-mod debts;
-mod deed;
+mod action;
+mod apply;
+mod backoff;
+mod health;
 mod journal;
-mod memory;
 mod policy;
-mod resting;
+mod rollback;
+mod scheduler;
+mod state;
 #[cfg(test)]
 mod tests;
 mod topology;
-mod visit;
-mod warden;
-mod watched;
 
-pub use deed::{Action, Deed};
-pub use memory::Memory;
+pub use action::{Action, PathAction};
 pub use policy::{CHI, OMEGA, Policy};
+pub use state::GuardState;
 
 use crate::Error;
+use scheduler::Scheduler;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::{ControlError, Loaded};
-use warden::Warden;
 
 /// Interval at which [`Guards::watch`] checks whether to stop.
-const WAIT: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Event of the guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Did {
+pub enum GuardEvent {
     /// It closed a path that an algorithm asked to close.
     Closed(CloseRequest),
-    /// Anything else.
-    Deed(Deed),
+    /// Any other action.
+    Action(PathAction),
 }
 
 /// A guard of each algorithm that can ask to close a path.
@@ -54,38 +54,38 @@ impl Guards {
     pub fn watch(
         &self,
         policy: Policy,
-        memory: &mut Memory,
+        state: &mut GuardState,
         stop: &AtomicBool,
-        saw: &mut dyn FnMut(Result<Did, ControlError>),
+        saw: &mut dyn FnMut(Result<GuardEvent, ControlError>),
     ) -> Vec<CloseRequest> {
-        let share = WAIT / u32::try_from(self.0.len().max(1)).unwrap_or(1);
+        let share = STOP_POLL_INTERVAL / u32::try_from(self.0.len().max(1)).unwrap_or(1);
         let mut closed = Vec::new();
-        let mut say = |did: Result<Did, ControlError>| {
-            if let Ok(Did::Closed(request)) = &did {
+        let mut say = |did: Result<GuardEvent, ControlError>| {
+            if let Ok(GuardEvent::Closed(request)) = &did {
                 closed.push(*request);
             }
             saw(did);
         };
-        debts::pay_left(&mut say);
-        let mut warden = Warden::new(policy, memory);
+        rollback::undo_orphaned(&mut say);
+        let mut scheduler = Scheduler::new(policy, state);
         while !stop.load(Ordering::SeqCst) {
             if self.0.is_empty() {
-                std::thread::sleep(WAIT);
+                std::thread::sleep(STOP_POLL_INTERVAL);
             }
             for guard in &self.0 {
                 match guard.requests(share) {
-                    Ok(requests) => warden.asked(requests, guard.kernel_name()),
+                    Ok(requests) => scheduler.enqueue(requests, guard.kernel_name()),
                     Err(error) => say(Err(error)),
                 }
             }
-            warden.turn(&self.0, &mut say);
+            scheduler.run_due(&self.0, &mut say);
         }
-        warden.end(&mut say);
+        scheduler.end(&mut say);
         closed
     }
 }
 
-/// Takes back what guards did only for a time, and were killed before they could: backups, endpoints that are made anew.
-pub fn take_back(saw: &mut dyn FnMut(Result<Did, ControlError>)) {
-    debts::pay_left(saw);
+/// Undoes temporary changes of killed guards: backup flags, and endpoints that were removed to be added again.
+pub fn undo_orphaned(saw: &mut dyn FnMut(Result<GuardEvent, ControlError>)) {
+    rollback::undo_orphaned(saw);
 }

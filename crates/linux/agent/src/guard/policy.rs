@@ -36,15 +36,15 @@ impl Default for Policy {
 }
 
 /// Of timeouts, and of rates.
-const FACTORS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+const FACTOR_RANGE: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
 /// A subflow that is a backup and does not empty is of no use to anybody.
-const LONGEST_DRAIN: Duration = Duration::from_secs(60);
+const MAX_DRAIN: Duration = Duration::from_secs(60);
 /// More often, and paths would be opened and closed without end.
-const SOONEST_RETRY: Duration = Duration::from_secs(1);
+const MIN_RETRY: Duration = Duration::from_secs(1);
 
 impl Policy {
     /// After which time a path is tried again; one that only reports tries nothing.
-    pub(super) fn tries_again(&self) -> Option<Duration> {
+    pub(super) fn retry_interval(&self) -> Option<Duration> {
         self.retry.filter(|_| !self.dry_run)
     }
 
@@ -54,25 +54,28 @@ impl Policy {
     /// The name of what is out of its range (`chi`, `omega`, `drain`, `min_paths`, `retry`), and that range.
     pub fn checked(self) -> Result<Self, (&'static str, String)> {
         for (name, factor) in [("chi", self.failed), ("omega", self.useless)] {
-            if let Some(value) = factor.filter(|value| !FACTORS.contains(value)) {
-                return Err((name, format!("{value} is not from {} to {}", FACTORS.start(), FACTORS.end())));
+            if let Some(value) = factor.filter(|value| !FACTOR_RANGE.contains(value)) {
+                return Err((
+                    name,
+                    format!("{value} is not from {} to {}", FACTOR_RANGE.start(), FACTOR_RANGE.end()),
+                ));
             }
         }
         let most = MAX_PATHS as u32;
         if !(MIN_PATHS..=most).contains(&self.min_paths) {
             return Err(("min_paths", format!("{} is not from {MIN_PATHS} to {most}", self.min_paths)));
         }
-        if self.drain > LONGEST_DRAIN {
+        if self.drain > MAX_DRAIN {
             return Err(("drain", "the longest is a minute".to_owned()));
         }
-        if self.retry.is_some_and(|retry| retry < SOONEST_RETRY) {
+        if self.retry.is_some_and(|retry| retry < MIN_RETRY) {
             return Err(("retry", "the shortest is a second".to_owned()));
         }
         Ok(self)
     }
 
     /// True if connections are scanned without a request of an algorithm.
-    pub(super) fn looks(&self) -> bool {
+    pub(super) fn scans(&self) -> bool {
         self.failed.is_some() || self.useless.is_some()
     }
 }

@@ -1,7 +1,7 @@
+use super::apply::survives;
+use super::backoff::{Backoff, BackoffState, Backoffs, Seen};
+use super::health::{Finding, PathHealth};
 use super::policy::Policy;
-use super::resting::{Rest, Resting, Restings, Seen};
-use super::visit::survives;
-use super::watched::{Finding, Watched};
 use std::time::Duration;
 use vmcc_host::diag::{CaState, EcnFeedback, Mptcp, Subflow};
 use vmcc_host::guard::{CloseRequest, Judged};
@@ -86,17 +86,17 @@ fn found(policy: &Policy, until: f64, at: impl Fn(f64) -> Vec<Subflow>) -> Vec<(
 }
 
 fn found_exactly(policy: &Policy, until: f64, at: impl Fn(f64) -> Vec<Subflow>) -> Vec<(f64, u8, Finding)> {
-    let (mut watched, mut all) = (Watched::default(), Vec::new());
+    let (mut health, mut all) = (PathHealth::default(), Vec::new());
     for half in 0..(until * 2.0) as u32 {
         let now = f64::from(half) / 2.0;
-        let found = watched.look(seconds(now), &at(now), |s| s.algorithm == "mp_vmcc", policy);
+        let found = health.scan(seconds(now), &at(now), |s| s.algorithm == "mp_vmcc", policy);
         all.extend(found.into_iter().map(|(s, finding)| (now, s.cookie[0], finding)));
     }
     all
 }
 
 #[test]
-fn a_path_has_failed_when_it_is_silent_for_chi_timeouts_while_others_deliver() {
+fn path_fails_after_chi_silent_timeouts_while_others_deliver() {
     let delivers = |cookie, now: f64| subflow(cookie, (now * 1e6) as u64);
     // Nothing but the least timeout of 200 ms, so 0.4 s, at the next look after that.
     let one = found(&FAILED, 3.0, |now| vec![delivers(1, now), delivers(2, now.min(1.0))]);
@@ -114,7 +114,7 @@ fn a_path_has_failed_when_it_is_silent_for_chi_timeouts_while_others_deliver() {
 }
 
 #[test]
-fn a_congested_path_has_not_failed() {
+fn congested_path_does_not_fail() {
     let delivers = |cookie, now: f64| subflow(cookie, (now * 1e6) as u64);
     let silent = |now: f64| delivers(2, now.min(1.0));
     let with = |other: &dyn Fn(Subflow) -> Subflow, policy: &Policy| {
@@ -135,7 +135,7 @@ fn a_congested_path_has_not_failed() {
 }
 
 #[test]
-fn what_the_own_hosts_queue_holds_back_says_nothing_of_a_path() {
+fn timeouts_without_a_sent_retransmission_are_not_counted() {
     let delivers = |cookie, now: f64| subflow(cookie, (now * 1e6) as u64);
     // Twelve packets are sent again until one second, and so many after that.
     let of = |after: u32, sent_ms_ago| {
@@ -154,7 +154,7 @@ fn what_the_own_hosts_queue_holds_back_says_nothing_of_a_path() {
 }
 
 #[test]
-fn a_path_that_loses_much_has_failed_after_more_timeouts() {
+fn lossy_path_fails_after_more_timeouts() {
     let of = |lost: f64, timeouts| {
         let silent = |now: f64| {
             let heard = now.min(5.0);
@@ -172,7 +172,7 @@ fn a_path_that_loses_much_has_failed_after_more_timeouts() {
 }
 
 #[test]
-fn what_a_recovery_sends_again_is_no_timeouts() {
+fn fast_retransmissions_are_not_counted_as_timeouts() {
     // Until 1 s all is acknowledged, until 2 s duplicates come while packets are sent again, then nothing comes or leaves.
     let of = |again: u32, sent_ms_ago| {
         let silent = |now: f64| Subflow {
@@ -197,7 +197,7 @@ fn what_a_recovery_sends_again_is_no_timeouts() {
 }
 
 #[test]
-fn what_all_paths_missed_is_no_paths_failure() {
+fn silence_of_all_paths_fails_none() {
     // From 1 to 4 s nothing gets through; then one path's timer expires before the other's.
     let at = |unanswered_after: u32| {
         found_exactly(&FAILED, 9.0, |now| {
@@ -221,7 +221,7 @@ fn what_all_paths_missed_is_no_paths_failure() {
 }
 
 #[test]
-fn a_path_has_failed_beside_one_with_another_algorithm() {
+fn path_fails_beside_one_with_another_algorithm() {
     let reno = |now: f64| Subflow { algorithm: "reno".to_owned(), ..subflow(1, (now * 1e6) as u64) };
     let silent = |now: f64| subflow(2, (now.min(1.0) * 1e6) as u64);
     assert!(found(&FAILED, 9.0, |now| vec![reno(now), silent(now)]).iter().any(|found| found.1 == 2));
@@ -231,7 +231,7 @@ fn a_path_has_failed_beside_one_with_another_algorithm() {
 }
 
 #[test]
-fn a_socket_that_is_connected_again_is_another_path() {
+fn reconnected_socket_is_another_path() {
     // After 12 s it has the same cookie, and has carried nothing; another connection's token or not.
     let carried = |now: f64| if now < 12.0 { now * 1e7 } else { (now - 12.0) * 1e6 } as u64;
     for token_local in [7, 9] {
@@ -247,7 +247,7 @@ fn a_socket_that_is_connected_again_is_another_path() {
 }
 
 #[test]
-fn a_path_on_which_other_connections_are_heard_has_not_failed() {
+fn path_with_other_active_connections_does_not_fail() {
     let of = |beside: Subflow, timeouts| {
         let silent =
             |now: f64| Subflow { unanswered_timeouts: timeouts, ..subflow(2, (now.min(1.0) * 1e6) as u64) };
@@ -265,15 +265,15 @@ fn a_path_on_which_other_connections_are_heard_has_not_failed() {
 }
 
 #[test]
-fn one_path_stays_also_of_those_that_would_be_closed() {
+fn dry_run_keeps_the_last_path() {
     let all = [subflow(1, 5), subflow(2, 5)];
-    let nobody = |_: &Subflow| false;
-    assert!(survives(&all[0], &all, nobody) && survives(&all[1], &all, nobody));
+    let none_given_up = |_: &Subflow| false;
+    assert!(survives(&all[0], &all, none_given_up) && survives(&all[1], &all, none_given_up));
     assert!(!survives(&all[0], &all, |s| s.cookie == all[1].cookie), "a dry run");
-    assert!(!survives(&all[0], &all[..1], nobody), "a lone one");
-    assert!(!survives(&subflow(3, 5), &all, nobody), "it has gone by itself");
+    assert!(!survives(&all[0], &all[..1], none_given_up), "a lone one");
+    assert!(!survives(&subflow(3, 5), &all, none_given_up), "it has gone by itself");
     let lost = Subflow { ca_state: CaState::Loss, ..subflow(2, 5) };
-    assert!(!survives(&all[0], &[all[0].clone(), lost], nobody), "the other one waits for a timeout");
+    assert!(!survives(&all[0], &[all[0].clone(), lost], none_given_up), "the other one waits for a timeout");
 }
 
 /// Request to close `close`, given by its cookie, and to keep `keep`.
@@ -282,7 +282,7 @@ fn request(close: &Subflow, keep: &Subflow) -> CloseRequest {
 }
 
 #[test]
-fn so_many_paths_are_spared_as_the_policy_says() {
+fn min_paths_retains_paths() {
     let all = [1, 2, 3].map(|cookie| subflow(cookie, 5));
     let lost = Subflow { ca_state: CaState::Loss, ..all[2].clone() };
     let backup = Mptcp { backup: true, ..all[2].mptcp.unwrap() };
@@ -295,19 +295,19 @@ fn so_many_paths_are_spared_as_the_policy_says() {
         request(&all[1], &all[0]).judge(&all, "mp_vmcc", min_paths, given_up)
     };
     let closed = || Judged::Close(Box::new(all[1].clone()));
-    let spared = || Judged::Spared(Box::new(all[1].clone()));
+    let retained = || Judged::Spared(Box::new(all[1].clone()));
     for (third, others) in [(&all[2], 2), (&lost, 1), (&backup, 1), (&stranger, 1)] {
         for min_paths in 1..=8 {
-            let expected = if min_paths <= others { closed() } else { spared() };
+            let expected = if min_paths <= others { closed() } else { retained() };
             assert_eq!(judge(third, min_paths, None), expected, "{min_paths} {third:?}");
         }
     }
-    assert_eq!(judge(&all[2], 2, Some(3)), spared(), "a dry run would have closed the third");
+    assert_eq!(judge(&all[2], 2, Some(3)), retained(), "a dry run would have closed the third");
     assert_eq!(judge(&all[2], 1, Some(3)), closed());
 }
 
 #[test]
-fn a_path_is_useless_that_carries_a_tenth_of_the_best_for_ten_seconds() {
+fn path_below_a_tenth_of_the_best_rate_for_ten_seconds_is_useless() {
     let at = |share: f64| {
         move |now: f64| {
             vec![busy(now, subflow(1, (now * 1e6) as u64)), busy(now, subflow(2, (now * 1e6 * share) as u64))]
@@ -324,121 +324,121 @@ fn a_path_is_useless_that_carries_a_tenth_of_the_best_for_ten_seconds() {
 }
 
 #[test]
-fn rates_before_an_idle_time_close_no_path_after_it() {
+fn rates_are_not_compared_across_an_idle_period() {
     let at = |active: f64| vec![busy(active, subflow(1, (active * 1e6) as u64)), busy(active, subflow(2, 0))];
-    let mut watched = Watched::default();
-    let mut look = |now: f64, active: f64| watched.look(seconds(now), &at(active), |_| true, &USELESS);
+    let mut health = PathHealth::default();
+    let mut scan = |now: f64, active: f64| health.scan(seconds(now), &at(active), |_| true, &USELESS);
     for half in 0..18 {
-        assert_eq!(look(f64::from(half) / 2.0, f64::from(half) / 2.0), []);
+        assert_eq!(scan(f64::from(half) / 2.0, f64::from(half) / 2.0), []);
     }
     // An idle namespace is not looked at.
     for half in 0..20 {
-        assert_eq!(look(3600.0 + f64::from(half) / 2.0, 9.0 + f64::from(half) / 2.0), []);
+        assert_eq!(scan(3600.0 + f64::from(half) / 2.0, 9.0 + f64::from(half) / 2.0), []);
     }
-    assert_eq!(look(3610.0, 19.0).len(), 1, "of the ten seconds after it");
+    assert_eq!(scan(3610.0, 19.0).len(), 1, "of the ten seconds after it");
 }
 
 #[test]
-fn a_path_is_tried_again_after_a_time_that_doubles() {
-    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
+fn backoff_doubles_between_retries() {
+    let (base, mut backoffs, path) = (seconds(60.0), Backoffs::default(), subflow(2, 5));
     let others = [subflow(1, 5)];
     let mut now = Duration::ZERO;
-    let mut due_after = |resting: &mut Restings, topology: &dyn Fn(u32) -> u64, most: u32| {
-        resting.begin(now, 9, &path, Rest::Closed);
+    let mut due_after = |backoffs: &mut Backoffs, topology: &dyn Fn(u32) -> u64, most: u32| {
+        backoffs.begin(now, 9, &path, BackoffState::Closed);
         let began = now;
         for second in 0..most {
             now = began + Duration::from_secs(u64::from(second));
             let seen = Seen { netns: 9, all: &others, topology: topology(second) };
-            if !resting.due(now, base, &seen).is_empty() {
+            if !backoffs.due(now, base, &seen).is_empty() {
                 return Some(second);
             }
         }
         None
     };
     let same = |_: u32| 1;
-    assert_eq!(due_after(&mut resting, &same, 1000), Some(60));
-    assert_eq!(due_after(&mut resting, &same, 1000), Some(120));
-    assert_eq!(due_after(&mut resting, &same, 1000), Some(240));
+    assert_eq!(due_after(&mut backoffs, &same, 1000), Some(60));
+    assert_eq!(due_after(&mut backoffs, &same, 1000), Some(120));
+    assert_eq!(due_after(&mut backoffs, &same, 1000), Some(240));
     // Something changes: at once, but not before the first wait is over.
-    assert_eq!(due_after(&mut resting, &|second| u64::from(second > 10), 1000), Some(60));
-    assert_eq!(due_after(&mut resting, &|second| u64::from(second > 100), 1000), Some(101));
+    assert_eq!(due_after(&mut backoffs, &|second| u64::from(second > 10), 1000), Some(60));
+    assert_eq!(due_after(&mut backoffs, &|second| u64::from(second > 100), 1000), Some(101));
     for _ in 0..40 {
-        due_after(&mut resting, &same, 3601);
+        due_after(&mut backoffs, &same, 3601);
     }
-    assert_eq!(due_after(&mut resting, &same, 3600), None);
-    assert_eq!(due_after(&mut resting, &same, 3601), Some(3600), "an hour at the most");
+    assert_eq!(due_after(&mut backoffs, &same, 3600), None);
+    assert_eq!(due_after(&mut backoffs, &same, 3601), Some(3600), "an hour at the most");
 }
 
 #[test]
-fn what_could_not_be_tried_waits_no_longer_the_next_time() {
-    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
+fn backoff_is_unchanged_if_a_retry_is_not_possible() {
+    let (base, mut backoffs, path) = (seconds(60.0), Backoffs::default(), subflow(2, 5));
     let all = [subflow(1, 5)];
     let seen = Seen { netns: 9, all: &all, topology: 1 };
-    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+    backoffs.begin(Duration::ZERO, 9, &path, BackoffState::Closed);
     let mut due_at = Vec::new();
     for second in 0..400 {
         let now = Duration::from_secs(second);
-        for one in resting.due(now, base, &seen) {
+        for one in backoffs.due(now, base, &seen) {
             due_at.push(second);
-            resting.not_tried(now, one);
+            backoffs.not_tried(now, one);
         }
     }
     assert_eq!(due_at, [60, 120, 180, 240, 300, 360]);
 }
 
 #[test]
-fn a_try_without_success_is_repeated_and_one_with_is_not() {
-    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
-    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+fn failed_retry_is_repeated_and_successful_one_is_not() {
+    let (base, mut backoffs, path) = (seconds(60.0), Backoffs::default(), subflow(2, 5));
+    backoffs.begin(Duration::ZERO, 9, &path, BackoffState::Closed);
     let absent = [subflow(1, 5)];
     let present =
         [subflow(1, 5), Subflow { local: "10.0.2.1:999".parse().unwrap(), cookie: [9; 8], ..subflow(2, 0) }];
     let mut at = |second: u64, all: &[Subflow]| {
         let seen = Seen { netns: 9, all, topology: 1 };
-        resting.due(Duration::from_secs(second), base, &seen).len()
+        backoffs.due(Duration::from_secs(second), base, &seen).len()
     };
     assert_eq!((at(59, &absent), at(60, &absent)), (0, 1));
     assert_eq!((at(119, &absent), at(120, &absent)), (0, 1), "it did not come");
     assert_eq!((at(179, &absent), at(239, &absent), at(240, &absent)), (0, 0, 1));
     assert_eq!(at(10_000, &present), 0, "under another port");
-    resting.forget(9, &[]);
-    assert_eq!(resting.namespaces().count(), 0, "its connection is over");
+    backoffs.forget(9, &[]);
+    assert_eq!(backoffs.namespaces().count(), 0, "its connection is over");
 }
 
 #[test]
-fn a_released_path_runs_on_its_own_socket_and_is_not_opened_beside_it() {
-    let (base, mut resting, path) = (seconds(10.0), Restings::default(), subflow(2, 5));
-    resting.begin(Duration::ZERO, 1, &path, Rest::Suppressed);
-    let due = |resting: &mut Restings, at: f64, all: &[Subflow]| {
-        resting.due(seconds(at), base, &Seen { netns: 1, all, topology: 7 }).len()
+fn released_path_is_not_reopened_while_its_socket_lives() {
+    let (base, mut backoffs, path) = (seconds(10.0), Backoffs::default(), subflow(2, 5));
+    backoffs.begin(Duration::ZERO, 1, &path, BackoffState::Suppressed);
+    let due = |backoffs: &mut Backoffs, at: f64, all: &[Subflow]| {
+        backoffs.due(seconds(at), base, &Seen { netns: 1, all, topology: 7 }).len()
     };
     let there = [subflow(1, 5), path];
-    assert_eq!(due(&mut resting, 10.0, &there), 1, "no backup any more");
-    assert_eq!((11..4000).map(|at| due(&mut resting, f64::from(at), &there)).sum::<usize>(), 0);
+    assert_eq!(due(&mut backoffs, 10.0, &there), 1, "no backup any more");
+    assert_eq!((11..4000).map(|at| due(&mut backoffs, f64::from(at), &there)).sum::<usize>(), 0);
     assert_eq!(
-        (4000..4020).map(|at| due(&mut resting, f64::from(at), &there[..1])).sum::<usize>(),
+        (4000..4020).map(|at| due(&mut backoffs, f64::from(at), &there[..1])).sum::<usize>(),
         1,
         "it is gone"
     );
 }
 
 #[test]
-fn who_only_reports_tries_nothing_again() {
+fn dry_run_does_not_retry_paths() {
     let policy = Policy { retry: Some(seconds(5.0)), ..FAILED };
-    assert_eq!(policy.tries_again(), Some(seconds(5.0)));
-    assert_eq!(Policy { dry_run: true, ..policy }.tries_again(), None);
+    assert_eq!(policy.retry_interval(), Some(seconds(5.0)));
+    assert_eq!(Policy { dry_run: true, ..policy }.retry_interval(), None);
 }
 
 #[test]
-fn a_handshake_is_not_begun_again_and_its_back_off_begins_when_it_fails() {
-    let (base, mut resting, path) = (seconds(10.0), Restings::default(), subflow(2, 5));
-    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+fn backoff_begins_when_the_handshake_fails() {
+    let (base, mut backoffs, path) = (seconds(10.0), Backoffs::default(), subflow(2, 5));
+    backoffs.begin(Duration::ZERO, 9, &path, BackoffState::Closed);
     let absent = [subflow(1, 5)];
     let attempt = Subflow { cookie: [9; 8], established: false, ..subflow(2, 0) };
     let tries = [subflow(1, 5), attempt];
     let mut at = |second: u64, all: &[Subflow]| {
         let seen = Seen { netns: 9, all, topology: 1 };
-        resting.due(Duration::from_secs(second), base, &seen).len()
+        backoffs.due(Duration::from_secs(second), base, &seen).len()
     };
     assert_eq!(at(10, &absent), 1);
     assert_eq!((11..=60).map(|second| at(second, &tries)).sum::<usize>(), 0);
@@ -446,8 +446,8 @@ fn a_handshake_is_not_begun_again_and_its_back_off_begins_when_it_fails() {
 }
 
 #[test]
-fn paths_from_one_address_are_tried_together() {
-    let (base, mut resting) = (seconds(10.0), Restings::default());
+fn paths_from_one_address_are_retried_together() {
+    let (base, mut backoffs) = (seconds(10.0), Backoffs::default());
     let of = |token, cookie, s: Subflow| Subflow {
         cookie: [cookie; 8],
         mptcp: s.mptcp.map(|m| Mptcp { token_local: token, ..m }),
@@ -456,17 +456,17 @@ fn paths_from_one_address_are_tried_together() {
     let six = Subflow { local: "[::ffff:10.0.2.1]:9".parse().unwrap(), ..subflow(2, 5) };
     let closed = [of(1, 11, subflow(2, 5)), of(2, 12, six), of(3, 13, subflow(3, 5))];
     for (path, second) in closed.iter().zip([0.0, 5.0, 5.0]) {
-        resting.begin(seconds(second), 9, path, Rest::Closed);
+        backoffs.begin(seconds(second), 9, path, BackoffState::Closed);
     }
-    resting.begin(seconds(5.0), 9, &of(4, 14, subflow(2, 5)), Rest::Suppressed);
+    backoffs.begin(seconds(5.0), 9, &of(4, 14, subflow(2, 5)), BackoffState::Suppressed);
     let others = [of(1, 1, subflow(1, 5)), of(2, 2, subflow(1, 5)), of(3, 3, subflow(1, 5))];
     let mut at = |second: f64| {
         let seen = Seen { netns: 9, all: &others, topology: 1 };
-        let cookies = |all: Vec<Resting>| all.iter().map(|one| one.subflow.cookie[0]).collect::<Vec<_>>();
-        let due = cookies(resting.due(seconds(second), base, &seen));
+        let cookies = |all: Vec<Backoff>| all.iter().map(|one| one.subflow.cookie[0]).collect::<Vec<_>>();
+        let due = cookies(backoffs.due(seconds(second), base, &seen));
         let address = "10.0.2.1".parse().unwrap();
         let is_his = due.contains(&11);
-        let with = if is_his { cookies(resting.with(seconds(second), 9, address)) } else { Vec::new() };
+        let with = if is_his { cookies(backoffs.with(seconds(second), 9, address)) } else { Vec::new() };
         (due, with)
     };
     assert_eq!(at(10.0), (vec![11], vec![12]), "not another address, nor what still runs as a backup");
@@ -475,7 +475,7 @@ fn paths_from_one_address_are_tried_together() {
 }
 
 #[test]
-fn what_does_not_carry_by_choice_is_left_alone() {
+fn backup_subflow_is_left_alone() {
     let backup = |s: Subflow| Subflow { mptcp: s.mptcp.map(|m| Mptcp { backup: true, ..m }), ..s };
     let at = |now: f64| vec![subflow(1, (now * 1e6) as u64), backup(subflow(2, 5))];
     assert_eq!(found(&FAILED, 9.0, at), []);
@@ -484,7 +484,7 @@ fn what_does_not_carry_by_choice_is_left_alone() {
 }
 
 #[test]
-fn a_path_that_is_given_nothing_is_not_useless() {
+fn idle_path_is_not_useless() {
     let seldom = |now: f64| vec![busy(now / 9.0, subflow(1, (now * 10.0) as u64)), idle(subflow(2, 0))];
     assert_eq!(found(&USELESS, 30.0, seldom), [], "an idle application, or a receiver");
     let held = |now: f64| vec![busy(now, subflow(1, (now * 1e6) as u64)), idle(subflow(2, 0))];
@@ -492,17 +492,17 @@ fn a_path_that_is_given_nothing_is_not_useless() {
 }
 
 #[test]
-fn a_closed_path_that_came_back_by_itself_is_not_tried() {
-    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
-    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+fn closed_path_that_rejoined_is_not_retried() {
+    let (base, mut backoffs, path) = (seconds(60.0), Backoffs::default(), subflow(2, 5));
+    backoffs.begin(Duration::ZERO, 9, &path, BackoffState::Closed);
     let back = [subflow(1, 5), Subflow { cookie: [9; 8], ..subflow(2, 0) }];
     let still = [subflow(1, 5), path.clone()];
     let mut at = |second: u64, all: &[Subflow]| {
         let seen = Seen { netns: 9, all, topology: 1 };
-        resting.due(Duration::from_secs(second), base, &seen).len()
+        backoffs.due(Duration::from_secs(second), base, &seen).len()
     };
     assert_eq!((at(1, &back), at(60, &back), at(10_000, &back)), (0, 0, 0));
-    resting.begin(Duration::ZERO, 8, &path, Rest::Closed);
+    backoffs.begin(Duration::ZERO, 8, &path, BackoffState::Closed);
     let seen = Seen { netns: 8, all: &still, topology: 1 };
-    assert_eq!(resting.due(seconds(60.0), base, &seen).len(), 1, "the closed one, listed still");
+    assert_eq!(backoffs.due(seconds(60.0), base, &seen).len(), 1, "the closed one, listed still");
 }

@@ -128,7 +128,7 @@ mod tests {
     use vmcc_port::ClassStats;
 
     #[test]
-    fn classes_that_went_are_those_that_nobody_has_now() {
+    fn removed_classes_are_those_absent_now() {
         let class = |name: &str| ClassStats { name: name.into(), ..ClassStats::default() };
         let now = PortStats { classes: vec![class("a"), class("c")], ..PortStats::default() };
         let before = ["a", "b", "d"].map(str::to_owned);

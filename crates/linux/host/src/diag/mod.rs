@@ -3,15 +3,15 @@
 //! Asked over `NETLINK_SOCK_DIAG` (what `ss` uses), in the network namespace of the calling thread; no text is
 //! scraped. MPTCP subflows are TCP sockets with an upper-layer attribute that carries the connection's tokens.
 
-mod later;
+mod connection;
 mod subflow;
+mod tcp_info_tail;
 #[cfg(test)]
 mod tests;
-mod whole;
 
-use later::Later;
+pub use connection::{MptcpConnection, MptcpDiag};
 pub use subflow::{CaState, EcnFeedback, Mptcp, Subflow};
-pub use whole::{MptcpDiag, Whole};
+use tcp_info_tail::TcpInfoTail;
 
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_sock_diag::{
@@ -177,14 +177,14 @@ impl Diag {
 
 /// One socket of an answer; `None` for one that this program cannot read (an attribute of a later kernel), which
 /// is left out rather than failing the whole listing.
-struct Answer(Option<(SockDiagMessage, Later)>);
+struct Answer(Option<(SockDiagMessage, TcpInfoTail)>);
 
 impl NetlinkDeserializable for Answer {
     type Error = std::convert::Infallible;
 
     fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Self::Error> {
         let message = SockDiagMessage::deserialize(header, payload).ok();
-        Ok(Self(message.map(|message| (message, Later::of_answer(payload)))))
+        Ok(Self(message.map(|message| (message, TcpInfoTail::of_answer(payload)))))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One TCP socket as the kernel reports it.
 
-use super::later::Later;
+use super::tcp_info_tail::TcpInfoTail;
 use netlink_packet_core::{Nla as _, NlaBuffer, NlasIterator};
 use netlink_packet_sock_diag::{
     SockDiagMessage, TCP_ESTABLISHED,
@@ -165,7 +165,7 @@ pub struct Subflow {
 
 impl Subflow {
     /// Reads an answer; `None` if it is not an INET socket or has no TCP information (a request socket).
-    pub(super) fn from_answer(answer: SockDiagMessage, later: Later) -> Option<Self> {
+    pub(super) fn from_answer(answer: SockDiagMessage, later: TcpInfoTail) -> Option<Self> {
         let SockDiagMessage::InetResponse(response) = answer else { return None };
         let InetResponse { header, nlas } = *response;
         let mut info = None;

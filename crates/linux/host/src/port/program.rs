@@ -1,11 +1,11 @@
 //! The tc programs of a port (`kernel/port/port.bpf.c`) and their maps.
 
 pub(crate) mod config;
-mod note;
 #[cfg(test)]
 mod packets;
+mod record_map;
 
-pub(crate) use note::Note;
+pub(crate) use record_map::RecordMap;
 
 use super::error::PortError;
 use super::frame::Frame;
@@ -57,7 +57,7 @@ pub(crate) struct Program {
     /// `struct port_queue` per class, for a queueing discipline that publishes its state.
     pub(crate) queues: MapHandle,
     /// The port's record, if the program carries one.
-    pub(crate) note: Option<Note>,
+    pub(crate) note: Option<RecordMap>,
     /// Before it is attached: what was loaded.
     object: Option<Object>,
 }
@@ -80,13 +80,13 @@ impl Program {
         let object = loaded.map_err(refused)?;
         let out =
             object.progs().find(|program| program.name() == OUT_PROGRAM).expect("the object defines it");
-        let note = Note::bind(out.as_fd())?;
+        let note = RecordMap::bind(out.as_fd())?;
         let mut handles: Vec<(String, MapHandle)> = object
             .maps()
             .map(|map| Ok((map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map)?)))
             .collect::<libbpf_rs::Result<_>>()
             .map_err(|e| ControlError::kernel("open the maps of a port", e))?;
-        handles.push((note::NAME.to_owned(), note.0));
+        handles.push((record_map::NAME.to_owned(), note.0));
         Self::from_maps(handles, Some(object))
     }
 
@@ -103,8 +103,8 @@ impl Program {
     }
 
     fn from_maps(mut handles: Vec<(String, MapHandle)>, object: Option<Object>) -> Result<Self, PortError> {
-        let note = handles.iter().position(|(found, _)| found == note::NAME);
-        let note = note.map(|at| Note(handles.swap_remove(at).1));
+        let note = handles.iter().position(|(found, _)| found == record_map::NAME);
+        let note = note.map(|at| RecordMap(handles.swap_remove(at).1));
         let mut take = |name: &str| {
             let at = handles.iter().position(|(found, _)| found == name);
             at.map(|at| handles.swap_remove(at).1)

@@ -2,7 +2,7 @@
 //!
 //! One file per port in `/run/vmcc/ports`, named by the network namespace's inode and the port's number. The process that
 //! holds the port locks the file (`flock`); the kernel releases the lock when the process dies, however it dies. The
-//! content is also on the port itself ([`super::program::Note`]), once there is a program that can carry it.
+//! content is also on the port itself ([`super::program::RecordMap`]), once there is a program that can carry it.
 
 use super::device::Previous;
 use super::error::PortError;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-const STEP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Result of waiting.
 #[must_use = "what is not done by then goes on undone"]
@@ -21,7 +21,7 @@ pub(super) fn until<E>(steps: u32, mut done: impl FnMut() -> Result<bool, E>) ->
         if done()? {
             return Ok(Waited::Done);
         }
-        thread::sleep(STEP);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(Waited::GivenUp)
 }

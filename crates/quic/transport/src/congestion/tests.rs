@@ -28,9 +28,15 @@ impl Bench {
         bench
     }
 
-    fn with<T>(&mut self, f: impl FnOnce(&mut Window, &mut Controller, &Moment<'_>) -> T) -> T {
-        let at =
-            Moment { now: self.now, slot: 0, rtt: &self.rtt, una: self.una, next: self.next, waiting: true };
+    fn with<T>(&mut self, f: impl FnOnce(&mut Window, &mut Controller, &CcContext<'_>) -> T) -> T {
+        let at = CcContext {
+            now: self.now,
+            slot: 0,
+            rtt: &self.rtt,
+            una: self.una,
+            next: self.next,
+            waiting: true,
+        };
         f(&mut self.window, &mut self.cc, &at)
     }
 
@@ -73,7 +79,7 @@ fn slow_start_doubles_where_the_window_limits_only() {
 }
 
 #[test]
-fn a_loss_halves_once_per_round_trip() {
+fn loss_halves_the_window_once_per_round_trip() {
     let mut bench = Bench::new("reno");
     bench.fill();
     bench.ack(4, 0, true);
@@ -97,7 +103,7 @@ fn a_loss_halves_once_per_round_trip() {
 }
 
 #[test]
-fn marks_are_counted_to_the_packet() {
+fn ecn_marks_are_counted_exactly() {
     let alpha = |marked| {
         let mut bench = Bench::new("dctcp");
         for _ in 0..200 {
@@ -114,7 +120,7 @@ fn marks_are_counted_to_the_packet() {
 }
 
 #[test]
-fn persistent_congestion_begins_anew() {
+fn persistent_congestion_restarts_slow_start() {
     let mut bench = Bench::new("reno");
     bench.fill();
     bench.window.in_flight = 0;
@@ -128,7 +134,7 @@ fn persistent_congestion_begins_anew() {
 
 /// As `awake` does for a round trip after its machine was off.
 #[test]
-fn an_algorithm_may_have_packets_spaced() {
+fn algorithm_can_set_a_pacing_gap() {
     let mut bench = Bench::new("awake");
     bench.window.ssthresh = 10;
     bench.fill();

@@ -1,4 +1,4 @@
-//! Which window a path's packets count against: its own ([`Coupling::Separate`]), or one of all paths ([`Coupling::Combined`]).
+//! Congestion windows of a connection: one per path ([`Coupling::Separate`]), or one of all paths ([`Coupling::Combined`]).
 //!
 //! Of "combined" mTCP (section 5.2) says that congestion control is performed on the entire flow, and (section 3.1.1) that a loss on any
 //! path reduces the window of all. Where it says no more, this is what one connection would do whose packets are striped under it:
@@ -12,7 +12,7 @@
 //!   whether it lives; what of it was lost is a loss once that is known. A path that is given up gives its bytes back, and that is no loss.
 //! * Congestion is persistent where nothing has arrived on any path of what was sent in that time.
 
-use super::{Acked, Advice, Controller, Moment, Window};
+use super::{Acked, Advice, CcContext, Controller, Window};
 use crate::config::Coupling;
 use vmcc_units::time::{Span, Time};
 
@@ -66,8 +66,8 @@ impl Windows {
         if self.is_combined() { 0 } else { slot }
     }
 
-    /// A path begins in this place, with packets of this size.
-    pub(crate) fn place(&mut self, slot: usize, mtu: u16) {
+    /// Adds a path in this slot, with packets of this size.
+    pub(crate) fn add_path(&mut self, slot: usize, mtu: u16) {
         let (index, fresh) = (self.index(slot), Window::new(self.initial_pkt, mtu));
         match self.windows.get_mut(index) {
             None => self.windows.push(fresh),
@@ -152,25 +152,25 @@ impl Windows {
         self.shares[slot].moved_at = now;
     }
 
-    /// The moment as the window sees it.
-    fn seen<'a>(&self, at: &Moment<'a>) -> Moment<'a> {
+    /// Context in the window's own packet numbers: a combined window counts packets of all paths.
+    fn window_context<'a>(&self, at: &CcContext<'a>) -> CcContext<'a> {
         match self.coupling {
             Coupling::Separate => *at,
-            Coupling::Combined => Moment { slot: 0, una: self.gone, next: self.sent, ..*at },
+            Coupling::Combined => CcContext { slot: 0, una: self.gone, next: self.sent, ..*at },
         }
     }
 
     /// The algorithm begins.
-    pub(crate) fn begin(&mut self, cc: &mut Controller, at: &Moment<'_>) {
-        let (index, at) = (self.index(at.slot), self.seen(at));
+    pub(crate) fn begin(&mut self, cc: &mut Controller, at: &CcContext<'_>) {
+        let (index, at) = (self.index(at.slot), self.window_context(at));
         self.windows[index].begin(cc, &at);
     }
 
     /// A packet was sent on a path.
-    pub(crate) fn on_sent(&mut self, at: &Moment<'_>, bytes: u64) {
+    pub(crate) fn on_sent(&mut self, at: &CcContext<'_>, bytes: u64) {
         self.sent += 1;
         self.shares[at.slot].in_flight += bytes;
-        let (seen, index) = (self.seen(at), self.index(at.slot));
+        let (seen, index) = (self.window_context(at), self.index(at.slot));
         let window = &mut self.windows[index];
         // On a larger path than the window's packets are of, one may be more than one.
         let packets = bytes.div_ceil(window.mtu.into()).max(1);
@@ -180,15 +180,15 @@ impl Windows {
     }
 
     /// An acknowledgment came; what it acknowledges and reveals as lost is free already.
-    pub(crate) fn on_ack(&mut self, cc: &mut Controller, at: &Moment<'_>, acked: &Acked) -> Advice {
+    pub(crate) fn on_ack(&mut self, cc: &mut Controller, at: &CcContext<'_>, acked: &Acked) -> Advice {
         let arrived = &mut self.shares[at.slot].arrived;
         *arrived = acked.newest.max(*arrived);
-        self.caused(at, |window, seen| window.on_ack(cc, seen, acked))
+        self.attribute_reductions(at, |window, seen| window.on_ack(cc, seen, acked))
     }
 
     /// Losses that a timer has revealed.
-    pub(crate) fn on_lost(&mut self, cc: &mut Controller, at: &Moment<'_>, newest: Time) {
-        self.caused(at, |window, seen| window.on_lost(cc, seen, newest));
+    pub(crate) fn on_lost(&mut self, cc: &mut Controller, at: &CcContext<'_>, newest: Time) {
+        self.attribute_reductions(at, |window, seen| window.on_lost(cc, seen, newest));
     }
 
     /// Everything on a path is lost that was sent there from the first of these times to the second. Over so long a time that is
@@ -196,7 +196,7 @@ impl Windows {
     pub(crate) fn on_all_lost(
         &mut self,
         cc: &mut Controller,
-        at: &Moment<'_>,
+        at: &CcContext<'_>,
         (oldest, newest): (Time, Time),
         long: Span,
     ) {
@@ -207,13 +207,17 @@ impl Windows {
         if newest.since(from) >= long {
             // What others have in flight, of which nothing is known yet, makes no larger window.
             let out = self.in_flight_pkt(at.slot);
-            self.caused(at, |window, seen| window.on_persistent_congestion(cc, seen, out));
+            self.attribute_reductions(at, |window, seen| window.on_persistent_congestion(cc, seen, out));
         }
     }
 
-    /// Counts reductions to the path where they came from.
-    fn caused<T>(&mut self, at: &Moment<'_>, ask: impl FnOnce(&mut Window, &Moment<'_>) -> T) -> T {
-        let (seen, index) = (self.seen(at), self.index(at.slot));
+    /// Attributes reductions to the path that caused them.
+    fn attribute_reductions<T>(
+        &mut self,
+        at: &CcContext<'_>,
+        ask: impl FnOnce(&mut Window, &CcContext<'_>) -> T,
+    ) -> T {
+        let (seen, index) = (self.window_context(at), self.index(at.slot));
         let window = &mut self.windows[index];
         let before = window.reductions;
         let answer = ask(window, &seen);

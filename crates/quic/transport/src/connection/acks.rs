@@ -10,9 +10,9 @@ use vmcc_multipath::may_suppress;
 use vmcc_units::time::Span;
 
 /// Losses over this many probe timeouts are persistent congestion (RFC 9002 section 7.6.1).
-const PERSISTENT: u64 = 3;
-/// Packets for which a connection always has room.
-const LITTLE: usize = 16;
+const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
+/// Capacity of the scratch buffer, in packets, that an idle connection keeps.
+const IDLE_SCRATCH_CAPACITY: usize = 16;
 
 impl Connection {
     /// The path whose window a space's packets count against.
@@ -54,14 +54,16 @@ impl Connection {
             self.on_frames_acked(space, packet.frames);
         }
         // What a burst took is not kept by a connection that has become idle.
-        if taken.capacity() <= LITTLE || self.paths.iter().any(|path| path.space.sent.eliciting() > 0) {
+        if taken.capacity() <= IDLE_SCRATCH_CAPACITY
+            || self.paths.iter().any(|path| path.space.sent.eliciting() > 0)
+        {
             self.scratch = taken;
         }
         if space != SpaceId::Initial {
             // The server has told that it received: the client may stop asking.
             self.peer_validated |= self.side == Side::Client;
         }
-        self.on_answer(now, slot);
+        self.on_responsive(now, slot);
         self.find_losses(now, space, Some(acked));
         Ok(())
     }
@@ -121,7 +123,7 @@ impl Connection {
             self.stats.ecn_ce += u64::from(acked.marked);
             self.paths[slot].marked_packets += u64::from(acked.marked);
             if raises {
-                self.doubt_marks(now, slot, ect, marked);
+                self.check_marks(now, slot, ect, marked);
             }
             if let (Some(own), Some(told)) = (self.space_mut(space), ack.ecn) {
                 own.ecn = told;
@@ -131,14 +133,14 @@ impl Connection {
             self.on_false_marks(now, slot);
         }
         // Of all paths the slowest says how late a packet may be (multipath section 2.5).
-        let until = now + self.longest_pto().times(PERSISTENT);
+        let until = now + self.longest_pto().times(PERSISTENT_CONGESTION_THRESHOLD);
         if let (SpaceId::Path(_), Some(keys)) = (space, &mut self.one_rtt) {
             keys.on_acked(newest, until);
         }
         acked
     }
 
-    fn doubt_marks(&mut self, now: Time, slot: usize, ect: u64, marked: u64) {
+    fn check_marks(&mut self, now: Time, slot: usize, ect: u64, marked: u64) {
         let path = &mut self.paths[slot];
         let (id, rtt) = (path.id, path.srtt());
         if path.ecn.on_marks(now, rtt, ect, marked) {
@@ -183,8 +185,8 @@ impl Connection {
         }
     }
 
-    /// The path answers.
-    fn on_answer(&mut self, now: Time, slot: usize) {
+    /// The path answers: resets its probe timeouts, and revives it if it was suspect.
+    fn on_responsive(&mut self, now: Time, slot: usize) {
         let path = &mut self.paths[slot];
         (path.pto_count, path.probes) = (0, 0);
         if path.failed {
@@ -193,7 +195,7 @@ impl Connection {
             self.windows.set_silent(slot, false);
             self.note(now, path, "the path answers again");
             self.events.push_back(Event::PathRevived { path });
-            self.relieve_failed();
+            self.reinject_failed();
         }
     }
 
@@ -207,7 +209,7 @@ impl Connection {
         }
         self.log_lost(now, space, slot, &lost);
         let path = &mut self.paths[slot];
-        let period = silence(&lost, path.first_rtt_at);
+        let period = persistent_congestion_period(&lost, path.first_rtt_at);
         let (mut newest, mut out) = (None, (0, 0));
         for (_, packet) in &lost {
             out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
@@ -228,7 +230,7 @@ impl Connection {
             self.on_mtu(slot);
         }
         for (_, packet) in lost.drain(..) {
-            if !packet.moved {
+            if !packet.reinjected {
                 self.on_frames_lost(space, packet.frames);
             }
         }
@@ -236,8 +238,8 @@ impl Connection {
         let waiting = self.has_data();
         let ack_delay = self.peer_ack_delay();
         let path = &mut self.paths[slot];
-        let long = path.pto(ack_delay).times(PERSISTENT);
-        let (at, cc) = (path.moment(now, slot, waiting), &mut self.controller);
+        let long = path.pto(ack_delay).times(PERSISTENT_CONGESTION_THRESHOLD);
+        let (at, cc) = (path.cc_context(now, slot, waiting), &mut self.controller);
         let advice = match (acked, newest) {
             (Some(acked), lost) => self.windows.on_ack(cc, &at, &Acked { lost, ..acked }),
             (None, Some(newest)) => {
@@ -251,7 +253,7 @@ impl Connection {
         }
         self.pace(slot);
         self.log_metrics(now, slot);
-        self.follow(now, slot, advice);
+        self.apply_advice(now, slot, advice);
     }
 
     fn log_lost(&mut self, now: Time, space: SpaceId, slot: usize, lost: &[(u64, SentPacket)]) {
@@ -267,7 +269,7 @@ impl Connection {
 
     pub(super) fn log_metrics(&mut self, now: Time, slot: usize) {
         if let Some(log) = &mut self.log {
-            log.metrics(now, &Seen { path: &self.paths[slot], windows: &self.windows, slot });
+            log.metrics(now, &SchedulerView { path: &self.paths[slot], windows: &self.windows, slot });
         }
     }
 
@@ -278,18 +280,18 @@ impl Connection {
         }
     }
 
-    /// Does what the algorithm asks of the connection.
-    fn follow(&mut self, now: Time, slot: usize, advice: Advice) {
+    /// Applies the algorithm's requests to the connection.
+    fn apply_advice(&mut self, now: Time, slot: usize, advice: Advice) {
         match advice.only {
             Some(true) => self.selector.only = Some(slot as u8),
             Some(false) => self.selector.only = None,
             None => {}
         }
         let kept = advice.close_for.filter(|&kept| kept != slot);
-        let in_use = |path: &Path| path.answers() && !path.is_backup();
+        let in_use = |path: &Path| path.is_responsive() && !path.is_backup();
         let others = self.paths.iter().enumerate().filter(|(i, path)| *i != slot && in_use(path));
         // Of two that are one and of which one is silent, the other is all there is.
-        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(Path::answers))
+        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(Path::is_responsive))
             && may_suppress(others.count(), self.config.min_paths)
         {
             let path = self.paths[slot].id;
@@ -316,7 +318,7 @@ impl Connection {
 
 /// The longest time, from one packet to another that both asked for an acknowledgment, in which all that was sent is lost. Whatever was sent
 /// before there was a round trip to measure by does not count (RFC 9002 section 7.6.2).
-fn silence(lost: &[(u64, SentPacket)], first_rtt_at: Time) -> Option<(Time, Time)> {
+fn persistent_congestion_period(lost: &[(u64, SentPacket)], first_rtt_at: Time) -> Option<(Time, Time)> {
     let (mut longest, mut begun, mut before) = (None::<(Time, Time)>, None, None);
     for (number, packet) in lost {
         // Of numbers that are missing the packets have arrived.

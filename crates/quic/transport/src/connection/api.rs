@@ -102,12 +102,12 @@ impl Connection {
         self.streams.finish(stream)
     }
 
-    /// Like [`finish`](Self::finish), but what was written and has not been sent so far is left out.
+    /// Finishes a stream as [`finish`](Self::finish) does, and drops data that was written and not sent yet.
     ///
     /// # Errors
     /// The stream is not open, or was finished before.
-    pub fn cut(&mut self, stream: u64) -> Result<(), StreamError> {
-        self.streams.cut(stream)
+    pub fn truncate(&mut self, stream: u64) -> Result<(), StreamError> {
+        self.streams.truncate(stream)
     }
 
     /// Bytes of a stream that were written and have not been sent so far.
@@ -166,7 +166,7 @@ impl Connection {
         Some(datagram)
     }
 
-    /// Which side this is.
+    /// Side of this end: client or server.
     pub fn side(&self) -> Side {
         self.side
     }

@@ -6,7 +6,7 @@ use crate::wire::frame::{self, Frame};
 use crate::wire::varint::Reader;
 
 /// The closing period in probe timeouts (RFC 9000 section 10.2).
-const LINGER: u64 = 3;
+const CLOSING_PTOS: u64 = 3;
 /// Bytes of a reason that are sent.
 const MAX_REASON: usize = 200;
 
@@ -19,9 +19,9 @@ pub(super) struct Close {
     pub(super) until: Time,
     /// To be sent now.
     due: bool,
-    /// Packets since it was sent last, and after how many it is said again.
-    heard: u32,
-    patience: u32,
+    /// Packets received since it was sent last, and the number after which it is sent again.
+    packets_since_sent: u32,
+    resend_after: u32,
 }
 
 impl Default for Close {
@@ -32,19 +32,19 @@ impl Default for Close {
             reason: Vec::new(),
             until: Time::NEVER,
             due: false,
-            heard: 0,
-            patience: 1,
+            packets_since_sent: 0,
+            resend_after: 1,
         }
     }
 }
 
 impl Close {
-    /// The peer goes on: it is told again, less and less often (RFC 9000 section 10.2.1).
-    pub(super) fn again(&mut self) {
-        self.heard += 1;
-        if self.heard >= self.patience {
-            (self.due, self.heard) = (true, 0);
-            self.patience = self.patience.saturating_mul(2);
+    /// Counts a packet in the closing period; CONNECTION_CLOSE is resent after 1, 2, 4, ... of them (RFC 9000 section 10.2.1).
+    pub(super) fn on_packet(&mut self) {
+        self.packets_since_sent += 1;
+        if self.packets_since_sent >= self.resend_after {
+            (self.due, self.packets_since_sent) = (true, 0);
+            self.resend_after = self.resend_after.saturating_mul(2);
         }
     }
 }
@@ -53,39 +53,39 @@ impl Connection {
     /// Closes the connection with a code and a reason for the peer's application. What was written and has not arrived is lost.
     pub fn close(&mut self, now: Time, code: u64, reason: &[u8]) {
         if !self.is_over() {
-            self.say_close(now, true, code.min(crate::wire::varint::MAX), reason);
-            self.over(now, ConnectionError::LocallyClosed);
+            self.queue_close(now, true, code.min(crate::wire::varint::MAX), reason);
+            self.set_over(now, ConnectionError::LocallyClosed);
         }
     }
 
-    /// The peer broke a rule.
+    /// Closes the connection with a transport error.
     pub(super) fn fail(&mut self, now: Time, error: TransportError) {
         if !self.is_over() {
-            self.say_close(now, false, error.code, error.reason.as_bytes());
-            self.over(now, ConnectionError::Transport(error));
+            self.queue_close(now, false, error.code, error.reason.as_bytes());
+            self.set_over(now, ConnectionError::Transport(error));
         }
     }
 
-    fn say_close(&mut self, now: Time, application: bool, code: u64, reason: &[u8]) {
-        let until = now + self.longest_pto().times(LINGER);
+    fn queue_close(&mut self, now: Time, application: bool, code: u64, reason: &[u8]) {
+        let until = now + self.longest_pto().times(CLOSING_PTOS);
         let reason = reason[..reason.len().min(MAX_REASON)].to_vec();
         self.close = Close { application, code, reason, until, due: true, ..Close::default() };
         self.state = State::Closing;
     }
 
-    /// The connection is over without a word: nothing could be said, or nobody would hear it.
+    /// Ends the connection without CONNECTION_CLOSE: nothing can be sent, or nobody would receive it.
     pub(super) fn end(&mut self, now: Time, error: ConnectionError) {
         if self.is_over() {
             return;
         }
         let silent =
             matches!(error, ConnectionError::PeerClosed(_) | ConnectionError::ApplicationClosed { .. });
-        self.close.until = now + self.longest_pto().times(LINGER);
+        self.close.until = now + self.longest_pto().times(CLOSING_PTOS);
         self.state = if silent { State::Draining } else { State::Closed };
-        self.over(now, error);
+        self.set_over(now, error);
     }
 
-    fn over(&mut self, now: Time, error: ConnectionError) {
+    fn set_over(&mut self, now: Time, error: ConnectionError) {
         if let Some(log) = &mut self.log {
             log.closed(now, &error, (self.close.code, &self.close.reason));
         }
@@ -103,14 +103,14 @@ impl Connection {
         self.end(now, error);
     }
 
-    /// After the end only the peer's own closing is of interest.
-    pub(super) fn look_for_close(&mut self, now: Time, payload: &[u8]) {
+    /// Reads a packet of the closing period: only the peer's CONNECTION_CLOSE matters.
+    pub(super) fn process_closing_payload(&mut self, now: Time, payload: &[u8]) {
         let mut reader = Reader::new(payload);
         while !reader.is_empty() {
             match Frame::decode(&mut reader) {
                 Ok((_, Frame::Close { .. })) => {
                     (self.state, self.close.due) = (State::Draining, false);
-                    self.close.until = self.close.until.min(now + self.longest_pto().times(LINGER));
+                    self.close.until = self.close.until.min(now + self.longest_pto().times(CLOSING_PTOS));
                     return;
                 }
                 Ok(_) => {}
@@ -121,7 +121,7 @@ impl Connection {
 
     /// Path on which the peer was heard last: another one may be silent although nobody could notice so far.
     fn slot_to_close_on(&self) -> usize {
-        let rank = |path: &Path| (path.is_open(), !path.failed, path.heard_at);
+        let rank = |path: &Path| (path.is_open(), !path.failed, path.last_received_at);
         let live = self.paths.iter().enumerate().rev().filter(|(_, path)| path.is_live());
         live.max_by_key(|(_, path)| rank(path)).map_or(0, |(slot, _)| slot)
     }

@@ -1,8 +1,8 @@
 //! Frames that a packet takes, made of the state as it is at that moment.
 
-use super::packet::Building;
+use super::packet::PacketBuilder;
 use super::*;
-use crate::paths::Answer;
+use crate::paths::PathResponse;
 use crate::recovery::sent::Sent;
 use crate::wire::ack;
 use crate::wire::frame::{self, ty};
@@ -19,7 +19,7 @@ impl Connection {
         &mut self,
         now: Time,
         space: SpaceId,
-        building: &mut Building,
+        building: &mut PacketBuilder,
         out: &mut Vec<u8>,
     ) {
         let path = match space {
@@ -29,7 +29,7 @@ impl Connection {
         let multipath = self.multipath && path.is_some();
         let room = building.room(out).min(MAX_ACK);
         let Some(own) = self.space_mut(space) else { return };
-        if !own.received.has_news() || room < 32 {
+        if !own.received.has_pending_ack() || room < 32 {
             return;
         }
         let ecn = Some(own.received.ecn).filter(|ecn| *ecn != Default::default());
@@ -64,18 +64,18 @@ impl Connection {
         &mut self,
         now: Time,
         slot: usize,
-        building: &mut Building,
+        building: &mut PacketBuilder,
         out: &mut Vec<u8>,
     ) -> bool {
         let pto = self.paths[slot].pto(vmcc_units::time::Span::ZERO);
         let path = &mut self.paths[slot];
         let before = out.len();
-        if let Some(Answer { data, .. }) = path.response.take() {
+        if let Some(PathResponse { data, .. }) = path.response.take() {
             frame::put_validation(out, ty::PATH_RESPONSE, data);
         }
         if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.send_at <= now) {
             frame::put_validation(out, ty::PATH_CHALLENGE, challenge.data);
-            challenge.asked = if challenge.tries == 0 { now } else { challenge.asked };
+            challenge.first_sent = if challenge.tries == 0 { now } else { challenge.first_sent };
             challenge.tries += 1;
             challenge.send_at = now + pto.times(1 << challenge.tries.min(6));
         }
@@ -87,7 +87,7 @@ impl Connection {
         any
     }
 
-    pub(super) fn put_controls(&mut self, slot: usize, building: &mut Building, out: &mut Vec<u8>) {
+    pub(super) fn put_controls(&mut self, slot: usize, building: &mut PacketBuilder, out: &mut Vec<u8>) {
         for _ in 0..self.pending.len() {
             // The largest of these frames fits.
             if building.room(out) < 64 {
@@ -144,11 +144,11 @@ impl Connection {
         true
     }
 
-    pub(super) fn put_datagrams(&mut self, now: Time, building: &mut Building, out: &mut Vec<u8>) {
+    pub(super) fn put_datagrams(&mut self, now: Time, building: &mut PacketBuilder, out: &mut Vec<u8>) {
         if self.datagrams_out.is_empty() {
             return;
         }
-        let rtts = self.paths.iter().filter(|path| path.answers()).map(|path| path.rtt.srtt());
+        let rtts = self.paths.iter().filter(|path| path.is_responsive()).map(|path| path.rtt.srtt());
         self.stats.datagrams_dropped += self.datagrams_out.drop_old(now, rtts.max().unwrap_or_default());
         // Packets may have become smaller since it was given: it fits none any more, and must not hold back what follows.
         let most = self.max_datagram().unwrap_or(usize::MAX);
@@ -170,7 +170,12 @@ impl Connection {
 }
 
 /// Appends CRYPTO frames.
-pub(super) fn put_crypto(buffer: &mut SendBuffer, room: usize, building: &mut Building, out: &mut Vec<u8>) {
+pub(super) fn put_crypto(
+    buffer: &mut SendBuffer,
+    room: usize,
+    building: &mut PacketBuilder,
+    out: &mut Vec<u8>,
+) {
     let mut room = room;
     while buffer.has_work(u64::MAX) {
         let (offset, _) = buffer.peek(u64::MAX);

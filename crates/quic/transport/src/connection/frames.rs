@@ -1,6 +1,6 @@
 //! Frames that come, and who they are for.
 
-use super::receive::Nature;
+use super::receive::PayloadKind;
 use super::*;
 use crate::error::{TransportError, code};
 use crate::wire::frame::Frame;
@@ -18,11 +18,11 @@ impl Connection {
         slot: usize,
         route: Route,
         payload: &[u8],
-    ) -> Result<Nature, TransportError> {
+    ) -> Result<PayloadKind, TransportError> {
         if payload.is_empty() {
             return Err(TransportError::violation("a packet without frames"));
         }
-        let mut nature = Nature { eliciting: false, probing: true };
+        let mut nature = PayloadKind { eliciting: false, probing: true };
         let mut reader = Reader::new(payload);
         while !reader.is_empty() {
             let (kind, frame) = Frame::decode(&mut reader)

@@ -98,7 +98,7 @@ impl Connection {
             return Err(refuse("the connection ids are not those of the handshake"));
         }
         // Packets of several paths could not be told apart (draft-ietf-quic-multipath-21 section 2.1).
-        if params.initial_max_path_id.is_some() && self.has_no_peer_id() {
+        if params.initial_max_path_id.is_some() && self.peer_cid_is_empty() {
             return Err(TransportError::violation(
                 "several paths are offered with a connection id of no bytes",
             ));
@@ -115,7 +115,7 @@ impl Connection {
             && let Some(id) = first.active().map(|own| own.id)
         {
             first.set_first(id, Some(token));
-            self.endpoint_news.push_back(EndpointNews::ResetToken(token));
+            self.endpoint_events.push_back(EndpointEvent::ResetToken(token));
         }
         self.paths[0].mtu.limit(params.max_udp_payload);
         self.on_mtu(0);
@@ -147,7 +147,7 @@ impl Connection {
             }
             self.confirm();
         }
-        self.give_ids();
+        self.issue_cids();
         self.events.push_back(Event::Connected);
         Ok(())
     }

@@ -21,11 +21,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives the peer ids for every path that it may use.
-    pub(super) fn give_ids(&mut self) {
-        while self.ids_given_to < self.max_path() {
-            self.ids_given_to += 1;
-            self.local_cids.insert(self.ids_given_to, LocalCids::default());
+    /// Issues connection ids for every path that the peer may use.
+    pub(super) fn issue_cids(&mut self) {
+        while self.cids_issued_to < self.max_path() {
+            self.cids_issued_to += 1;
+            self.local_cids.insert(self.cids_issued_to, LocalCids::default());
         }
         let limit = self.peer.active_cid_limit;
         let missing: Vec<_> = self.local_cids.iter().map(|(path, own)| (*path, own.missing(limit))).collect();
@@ -34,30 +34,30 @@ impl Connection {
                 let id = ConnectionId::new(&self.random.bytes()[..LOCAL_CID_LEN]).expect("eight bytes");
                 let Some(cids) = self.local_cids.get_mut(&path) else { continue };
                 let seq = cids.push(id);
-                self.endpoint_news.push_back(EndpointNews::NewLocal(id));
+                self.endpoint_events.push_back(EndpointEvent::NewLocal(id));
                 self.queue(Control::NewCid(path, seq));
             }
         }
     }
 
     /// Returns true if the peer has chosen an empty connection id.
-    pub(super) fn has_no_peer_id(&self) -> bool {
+    pub(super) fn peer_cid_is_empty(&self) -> bool {
         self.peer_cid.is_some_and(|id| id.as_slice().is_empty())
     }
 
     pub(super) fn on_new_cid(&mut self, new: NewCid) -> Result<(), TransportError> {
         self.check_path(new.path)?;
-        if self.has_no_peer_id() {
+        if self.peer_cid_is_empty() {
             return Err(TransportError::violation("a connection id of an end that is known by none"));
         }
-        if self.spent.contains(new.path.into()) {
+        if self.retired_paths.contains(new.path.into()) {
             return Ok(());
         }
         let known = self.remote_cids.contains_key(&new.path);
         let mut retired = Vec::new();
         let before = self.tokens_of(new.path);
         self.remote_cids.entry(new.path).or_default().insert(new, &mut retired)?;
-        self.tell_tokens(new.path, before);
+        self.update_reset_tokens(new.path, before);
         retired.into_iter().for_each(|seq| self.queue(Control::RetireCid(new.path, seq)));
         if !known && self.side == Side::Client {
             self.events.push_back(Event::PathsAvailable);
@@ -70,20 +70,20 @@ impl Connection {
     }
 
     /// The endpoint knows the tokens of the ids that are in use, and no others.
-    fn tell_tokens(&mut self, path: PathId, before: Vec<[u8; 16]>) {
+    fn update_reset_tokens(&mut self, path: PathId, before: Vec<[u8; 16]>) {
         let after = self.tokens_of(path);
         let gone = before.iter().filter(|token| !after.contains(token));
-        self.endpoint_news.extend(gone.map(|token| EndpointNews::ForgetToken(*token)));
+        self.endpoint_events.extend(gone.map(|token| EndpointEvent::ForgetToken(*token)));
         let new = after.iter().filter(|token| !before.contains(token));
-        self.endpoint_news.extend(new.map(|token| EndpointNews::ResetToken(*token)));
+        self.endpoint_events.extend(new.map(|token| EndpointEvent::ResetToken(*token)));
     }
 
     pub(super) fn on_retire_cid(&mut self, path: PathId, seq: u64) -> Result<(), TransportError> {
         self.check_path(path)?;
         let Some(cids) = self.local_cids.get_mut(&path) else { return Ok(()) };
         if let Some(id) = cids.retire(seq)? {
-            self.endpoint_news.push_back(EndpointNews::RetiredLocal(id));
-            self.give_ids();
+            self.endpoint_events.push_back(EndpointEvent::RetiredLocal(id));
+            self.issue_cids();
         }
         Ok(())
     }
@@ -95,26 +95,26 @@ impl Connection {
         Some(NewCid { path, seq, retire_prior_to: 0, id, token })
     }
 
-    /// Takes a fresh id into use on a path, so that nobody links its addresses.
-    pub(super) fn change_id(&mut self, path: PathId) {
+    /// Switches a path to a fresh connection id, so that its addresses cannot be linked (RFC 9000 section 9.5).
+    pub(super) fn rotate_cid(&mut self, path: PathId) {
         let before = self.tokens_of(path);
         let old = self.remote_cids.get_mut(&path).and_then(RemoteCids::advance);
-        self.tell_tokens(path, before);
+        self.update_reset_tokens(path, before);
         if let Some(seq) = old {
             self.queue(Control::RetireCid(path, seq));
         }
     }
 
     /// Forgets the ids of a path.
-    pub(super) fn drop_ids(&mut self, path: PathId) {
+    pub(super) fn drop_cids(&mut self, path: PathId) {
         let before = self.tokens_of(path);
         self.remote_cids.remove(&path);
-        self.tell_tokens(path, before);
+        self.update_reset_tokens(path, before);
         if let Some(cids) = self.local_cids.remove(&path) {
             self.old_ids.extend(cids.iter());
         }
         while self.old_ids.len() > MAX_OLD_IDS {
-            self.endpoint_news.extend(self.old_ids.pop_front().map(EndpointNews::RetiredLocal));
+            self.endpoint_events.extend(self.old_ids.pop_front().map(EndpointEvent::RetiredLocal));
         }
     }
 }

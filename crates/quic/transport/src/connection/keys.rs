@@ -163,7 +163,7 @@ impl OneRtt {
     }
 
     /// Returns true if the key has encrypted nearly as much as it may.
-    pub(super) fn is_worn(&self) -> bool {
+    pub(super) fn needs_update(&self) -> bool {
         self.encrypted + CONFIDENTIALITY_MARGIN >= self.now.local.confidentiality_limit()
     }
 

@@ -40,7 +40,7 @@ use crate::error::ConnectionError;
 use crate::event::{Event, PathId};
 use crate::paths::cids::{LocalCids, RemoteCids};
 use crate::paths::mtu::Mtu;
-use crate::paths::{Path, PathState, Route, Seen};
+use crate::paths::{Path, PathState, Route, SchedulerView};
 use crate::qlog::{self, Log};
 use crate::recovery::sent::{Control, SentPacket};
 use crate::recovery::space::Space;
@@ -59,7 +59,7 @@ use vmcc_units::time::Time;
 
 /// Bytes of the connection ids that this end gives out.
 pub(crate) const LOCAL_CID_LEN: usize = 8;
-/// Places for paths: what schedulers and congestion control can have.
+/// Path slots: the limit of schedulers and of congestion control.
 pub(crate) const MAX_PATHS: usize = vmcc_cc::MAX_PATHS;
 
 /// Data to send as one UDP datagram, or as several of the same size but the last.
@@ -94,7 +94,7 @@ impl Level {
 pub(crate) enum SpaceId {
     Initial,
     Handshake,
-    /// Place of the path.
+    /// Slot of the path.
     Path(usize),
 }
 
@@ -113,10 +113,10 @@ enum State {
 
 /// Events for the endpoint.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum EndpointNews {
+pub(crate) enum EndpointEvent {
     NewLocal(ConnectionId),
     RetiredLocal(ConnectionId),
-    /// The peer may say with this that it has lost the connection.
+    /// Stateless reset token of the peer.
     ResetToken([u8; 16]),
     ForgetToken([u8; 16]),
 }
@@ -163,11 +163,11 @@ pub struct Connection {
     /// PATH_STATUS of paths that have not begun here: sequence number, and whether they are available.
     early_status: BTreeMap<PathId, (u64, bool)>,
     /// Paths that were abandoned, open or not.
-    spent: Ranges,
-    /// Ids of paths that are gone, so that late packets to them are not taken for a stranger's.
+    retired_paths: Ranges,
+    /// Connection ids of closed paths: late packets to them still belong to this connection.
     old_ids: VecDeque<ConnectionId>,
     /// Paths up to here have been given connection ids.
-    ids_given_to: PathId,
+    cids_issued_to: PathId,
     selector: Selector,
     controller: Controller,
     windows: Windows,
@@ -177,7 +177,7 @@ pub struct Connection {
     datagrams_in: VecDeque<Vec<u8>>,
     datagram_bytes_in: usize,
     events: VecDeque<Event>,
-    endpoint_news: VecDeque<EndpointNews>,
+    endpoint_events: VecDeque<EndpointEvent>,
     error: Option<ConnectionError>,
     close: close::Close,
     idle_at: Time,
@@ -193,7 +193,7 @@ pub struct Connection {
 }
 
 /// Parameters of a new connection.
-pub(crate) struct Begin {
+pub(crate) struct ConnectionInit {
     pub(crate) side: Side,
     pub(crate) config: Arc<Config>,
     pub(crate) random: Random,
@@ -215,11 +215,11 @@ pub(crate) struct Begin {
 
 impl Connection {
     pub(crate) fn new(
-        begin: Begin,
+        begin: ConnectionInit,
         tls: Arc<dyn Tls>,
         server_name: &str,
     ) -> Result<Connection, crate::crypto::TlsError> {
-        let Begin { side, config, .. } = &begin;
+        let ConnectionInit { side, config, .. } = &begin;
         let (side, config) = (*side, config.clone());
         let local = local_params(&begin, &config);
         let session = tls.start(server_name, local.encode())?;
@@ -228,14 +228,14 @@ impl Connection {
         let mtu = Mtu::new(config.initial_mtu, config.max_mtu);
         let mut path = Path::new(0, begin.route, mtu);
         path.validated = begin.validated || side == Side::Client;
-        (path.state, path.heard_at, path.asked_at) = (PathState::Open, begin.now, begin.now);
+        (path.state, path.last_received_at, path.last_eliciting_at) = (PathState::Open, begin.now, begin.now);
         let peer_cid = begin.peer_cid.unwrap_or(begin.original_dcid);
         let id = begin.original_dcid;
         let log = config.qlog.as_ref();
         let log = log.and_then(|sinks| Log::begin(&**sinks, begin.now, side, &id, begin.route));
         let log = log.map(Box::new);
         let mut windows = Windows::new(config.coupling, config.initial_window_pkt);
-        windows.place(0, mtu.size());
+        windows.add_path(0, mtu.size());
         let mut local_cids = LocalCids::default();
         local_cids.push(begin.own_cid);
         let mut connection = Connection {
@@ -268,9 +268,9 @@ impl Connection {
             peer_max_path: 0,
             next_path: 1,
             early_status: BTreeMap::new(),
-            spent: Ranges::default(),
+            retired_paths: Ranges::default(),
             old_ids: VecDeque::new(),
-            ids_given_to: 0,
+            cids_issued_to: 0,
             selector: Selector::new(config.scheduler),
             controller: Controller::new(config.algorithm, config.params),
             windows,
@@ -280,7 +280,7 @@ impl Connection {
             datagrams_in: VecDeque::new(),
             datagram_bytes_in: 0,
             events: VecDeque::new(),
-            endpoint_news: VecDeque::new(),
+            endpoint_events: VecDeque::new(),
             error: None,
             close: close::Close::default(),
             idle_at: Time::NEVER,
@@ -335,7 +335,7 @@ impl Connection {
         }
     }
 
-    /// The place of a path that was not closed.
+    /// Slot of a path that is not closed.
     fn slot_of(&self, path: PathId) -> Option<usize> {
         self.paths.iter().position(|own| own.id == path && own.state != PathState::Closed)
     }
@@ -349,9 +349,9 @@ impl Connection {
         self.pending.push(control);
     }
 
-    /// News for the endpoint.
-    pub(crate) fn poll_news(&mut self) -> Option<EndpointNews> {
-        self.endpoint_news.pop_front()
+    /// Next event for the endpoint.
+    pub(crate) fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
+        self.endpoint_events.pop_front()
     }
 
     /// Nothing is left to do: it can be forgotten.
@@ -376,7 +376,7 @@ impl Connection {
     }
 }
 
-fn local_params(begin: &Begin, config: &Config) -> Params {
+fn local_params(begin: &ConnectionInit, config: &Config) -> Params {
     let server = begin.side == Side::Server;
     let own = begin.own_cid;
     Params {

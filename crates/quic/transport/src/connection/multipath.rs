@@ -1,9 +1,9 @@
 //! Paths: opened, validated, preferred or not, abandoned (RFC 9000 sections 8.2 and 9, draft-ietf-quic-multipath-21 section 3).
 
-use super::receive::Nature;
+use super::receive::PayloadKind;
 use super::*;
 use crate::error::{TransportError, code};
-use crate::paths::{AMPLIFICATION, Answer, Challenge, mtu};
+use crate::paths::{AMPLIFICATION, PathChallenge, PathResponse, mtu};
 use vmcc_units::time::Span;
 
 /// Times that a challenge is sent before a path counts as dead.
@@ -61,7 +61,7 @@ impl Connection {
         if self.paths.iter().any(|path| path.route == route && path.is_live()) {
             return Err(PathError::Exists);
         }
-        while self.spent.contains(self.next_path.into()) {
+        while self.retired_paths.contains(self.next_path.into()) {
             self.next_path += 1;
         }
         let path = self.next_path;
@@ -75,18 +75,18 @@ impl Connection {
             return Err(PathError::NoIds);
         }
         self.next_path += 1;
-        let slot = self.place(path, route, now);
+        let slot = self.add_path(path, route, now);
         self.paths[slot].validated = true; // what limits amplification is the server's concern
         self.challenge(now, slot);
         Ok(path)
     }
 
-    /// A place for a new path.
-    fn place(&mut self, id: PathId, route: Route, now: Time) -> usize {
+    /// Adds a path in a free slot, and returns the slot.
+    fn add_path(&mut self, id: PathId, route: Route, now: Time) -> usize {
         let mut mtu = Mtu::new(self.config.initial_mtu, self.config.max_mtu);
         mtu.limit(self.peer.max_udp_payload);
         let mut path = Path::new(id, route, mtu);
-        path.heard_at = now;
+        path.last_received_at = now;
         if let Some((seq, available)) = self.early_status.remove(&id) {
             (path.peer_status_seq, path.peer_backup) = (Some(seq), !available);
         }
@@ -97,18 +97,19 @@ impl Connection {
             Some(place) => *place = path,
             None => self.paths.push(path),
         }
-        self.windows.place(slot, mtu.size());
+        self.windows.add_path(slot, mtu.size());
         // It has not answered yet.
         self.windows.set_silent(slot, true);
         slot
     }
 
-    /// Asks whether the peer receives on a path.
+    /// Starts path validation: queues PATH_CHALLENGE.
     fn challenge(&mut self, now: Time, slot: usize) {
         let data = self.random.u64();
         // RFC 9000 section 8.2.4; a path that nothing is known of has the timeout of a fresh one.
         let until = now + self.longest_pto().max(Span::from_secs(1)).times(LINGER);
-        self.paths[slot].challenge = Some(Challenge { data, send_at: now, tries: 0, asked: now, until });
+        self.paths[slot].challenge =
+            Some(PathChallenge { data, send_at: now, tries: 0, first_sent: now, until });
     }
 
     /// A packet came on a path that is not open: the client opens it (server).
@@ -121,11 +122,11 @@ impl Connection {
     ) -> Option<usize> {
         let full = self.paths.iter().filter(|path| path.state != PathState::Closed).count() >= MAX_PATHS;
         let can_answer = self.remote_cids.get(&path).is_some_and(|cids| cids.active().is_some());
-        let spent = self.spent.contains(path.into());
+        let spent = self.retired_paths.contains(path.into());
         if self.side == Side::Client || path > self.max_path() || full || !can_answer || spent {
             return None;
         }
-        let slot = self.place(path, route, now);
+        let slot = self.add_path(path, route, now);
         self.paths[slot].bytes_in = bytes as u64;
         self.next_path = self.next_path.max(path + 1);
         self.challenge(now, slot);
@@ -136,22 +137,22 @@ impl Connection {
         if self.paths[slot].is_live() {
             // Its address is not known to be the peer's: no more goes there than three times what came (RFC 9000 section 8.2.2).
             let padded = AMPLIFICATION * self.arriving >= u64::from(mtu::BASE);
-            self.paths[slot].response = Some(Answer { data, route, padded });
+            self.paths[slot].response = Some(PathResponse { data, route, padded });
         }
     }
 
-    /// It counts for where the question went, wherever it comes from (RFC 9000 section 8.2.3).
+    /// Validates the route that PATH_CHALLENGE was sent along, wherever the response comes from (RFC 9000 section 8.2.3).
     pub(super) fn on_response(&mut self, now: Time, slot: usize, data: u64) {
         let path = &mut self.paths[slot];
         let Some(challenge) = path.challenge.filter(|own| own.data == data) else { return };
         (path.challenge, path.validated) = (None, true);
         // Of several it is not known which was answered.
         if challenge.tries == 1 {
-            path.guess_rtt(now.since(challenge.asked));
+            path.guess_rtt(now.since(challenge.first_sent));
         }
         let (previous, remote) = (path.previous.take(), path.route.remote);
         if previous.is_some_and(|previous| previous.remote.ip() != remote.ip()) {
-            self.on_other_network(now, slot);
+            self.on_network_change(now, slot);
         }
         let path = &mut self.paths[slot];
         if path.state == PathState::Validating {
@@ -164,17 +165,17 @@ impl Connection {
             }
             self.note(now, path, "the path is validated");
             self.events.push_back(Event::PathOpened { path });
-            self.relieve_failed();
+            self.reinject_failed();
         }
     }
 
-    /// The peer's newest packet of a path came from elsewhere (server; RFC 9000 section 9).
-    pub(super) fn on_new_address(
+    /// Peer migration: its newest packet of a path came from another address (server; RFC 9000 section 9).
+    pub(super) fn on_peer_migration(
         &mut self,
         now: Time,
         slot: usize,
         route: Route,
-        nature: Nature,
+        nature: PayloadKind,
         bytes: usize,
     ) {
         if self.side == Side::Client || !self.confirmed || nature.probing || !self.paths[slot].is_live() {
@@ -205,9 +206,9 @@ impl Connection {
         }
     }
 
-    /// The peer is in another network, most likely: what was learnt does not hold there (RFC 9000 section 9.4). A new port alone is a NAT
-    /// that forgot.
-    fn on_other_network(&mut self, now: Time, slot: usize) {
+    /// Resets RTT, congestion control, ECN and MTU: the peer is in another network, most likely (RFC 9000 section 9.4). A new port alone is
+    /// NAT rebinding.
+    fn on_network_change(&mut self, now: Time, slot: usize) {
         self.windows.restart(slot, now);
         let path = &mut self.paths[slot];
         path.rtt = Default::default();
@@ -216,11 +217,11 @@ impl Connection {
         let id = path.id;
         self.begin_window(slot, now);
         self.on_mtu(slot);
-        self.change_id(id);
+        self.rotate_cid(id);
     }
 
-    /// A challenge was not answered for too long.
-    fn on_unanswered(&mut self, now: Time, slot: usize) {
+    /// Path validation has failed: PATH_CHALLENGE was not answered in time.
+    fn on_challenge_timeout(&mut self, now: Time, slot: usize) {
         self.paths[slot].challenge = None;
         if let Some(previous) = self.paths[slot].previous.take() {
             let path = &mut self.paths[slot];
@@ -233,12 +234,12 @@ impl Connection {
         }
     }
 
-    /// Sends challenges again that were not answered.
+    /// Fails path validation where a challenge has timed out.
     pub(super) fn check_challenges(&mut self, now: Time) {
         for slot in 0..self.paths.len() {
             let asked = self.paths[slot].challenge;
             if asked.is_some_and(|c| c.until <= now || (c.send_at <= now && c.tries >= MAX_CHALLENGES)) {
-                self.on_unanswered(now, slot);
+                self.on_challenge_timeout(now, slot);
             }
         }
     }
@@ -270,7 +271,7 @@ impl Connection {
         (own.space.loss_at, own.failed) = (None, false);
         let packets: Vec<_> = own.space.sent.drain().collect();
         self.windows.close(slot, packets.iter().filter(|packet| packet.in_flight() > 0).count() as u64);
-        for packet in packets.into_iter().filter(|packet| !packet.moved) {
+        for packet in packets.into_iter().filter(|packet| !packet.reinjected) {
             self.on_frames_lost(SpaceId::Path(slot), packet.frames);
         }
         self.controller.remove(slot);
@@ -281,16 +282,16 @@ impl Connection {
         self.note(now, path, &format!("the path is abandoned with code {code:#x}"));
         self.log_route(now, path, None);
         self.events.push_back(Event::PathClosed { path, code });
-        self.spend(path);
+        self.retire_path(path);
     }
 
-    /// A path's number is never used again: the peer may open another one in its place.
-    fn spend(&mut self, path: PathId) {
-        self.spent.insert(path.into()..u64::from(path) + 1);
+    /// Retires a path id, which is never reused, and allows the peer another one.
+    fn retire_path(&mut self, path: PathId) {
+        self.retired_paths.insert(path.into()..u64::from(path) + 1);
         self.early_status.remove(&path);
         self.local_max_path += 1;
         self.queue(Control::MaxPathId);
-        self.give_ids();
+        self.issue_cids();
     }
 
     pub(super) fn on_path_abandon(
@@ -302,10 +303,10 @@ impl Connection {
         self.check_path(path)?;
         if self.slot_of(path).is_none() {
             // It was not open yet, and will not be.
-            if !self.spent.contains(path.into()) {
+            if !self.retired_paths.contains(path.into()) {
                 self.queue(Control::PathAbandon(path, code::PATH_APPLICATION));
-                self.spend(path);
-                self.drop_ids(path);
+                self.retire_path(path);
+                self.drop_cids(path);
             }
             return Ok(());
         }
@@ -316,13 +317,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Forgets paths that were abandoned long enough ago.
+    /// Closes paths that were abandoned long enough ago.
     pub(super) fn close_abandoned(&mut self, now: Time) {
         for slot in 0..self.paths.len() {
             if matches!(self.paths[slot].state, PathState::Abandoned(until) if until <= now) {
                 self.paths[slot].state = PathState::Closed;
                 let path = self.paths[slot].id;
-                self.drop_ids(path);
+                self.drop_cids(path);
                 if self.side == Side::Client {
                     self.events.push_back(Event::PathsAvailable);
                 }
@@ -355,7 +356,7 @@ impl Connection {
         self.check_path(path)?;
         let Some(slot) = self.slot_of(path) else {
             // It may overtake the first packet of its path. There are no more of them than paths that may be opened.
-            if !self.spent.contains(path.into()) {
+            if !self.retired_paths.contains(path.into()) {
                 let known = self.early_status.entry(path).or_insert((seq, available));
                 *known = if seq > known.0 { (seq, available) } else { *known };
             }
@@ -371,7 +372,7 @@ impl Connection {
     pub(super) fn on_max_path_id(&mut self, max: PathId) -> Result<(), TransportError> {
         if max > self.peer_max_path {
             self.peer_max_path = max;
-            self.give_ids();
+            self.issue_cids();
         }
         Ok(())
     }

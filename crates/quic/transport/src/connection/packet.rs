@@ -7,7 +7,7 @@ use crate::wire::header::{self, Kind};
 use std::ops::Range;
 
 /// A packet that is being written at the end of a buffer.
-pub(super) struct Building {
+pub(super) struct PacketBuilder {
     pub(super) space: SpaceId,
     /// Offsets of the packet, its packet number and its frames.
     pub(super) start: usize,
@@ -24,7 +24,7 @@ pub(super) struct Building {
     pub(super) to_end: bool,
 }
 
-impl Building {
+impl PacketBuilder {
     /// Bytes that are left for frames.
     pub(super) fn room(&self, out: &[u8]) -> usize {
         (self.limit - self.tag).saturating_sub(out.len())
@@ -49,7 +49,7 @@ impl Connection {
         space: SpaceId,
         out: &mut Vec<u8>,
         limit: usize,
-    ) -> Option<Building> {
+    ) -> Option<PacketBuilder> {
         let path = match space {
             SpaceId::Path(slot) => self.paths[slot].id,
             _ => 0,
@@ -79,7 +79,7 @@ impl Connection {
             let pn_offset = out.len();
             out.extend_from_slice(&pn.to_be_bytes()[8 - pn_len..]);
             let payload = out.len();
-            Some(Building {
+            Some(PacketBuilder {
                 space,
                 start,
                 pn_offset,
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Gives a packet up; nothing of it was sent.
-    pub(super) fn drop_packet(&self, building: &Building, out: &mut Vec<u8>) {
+    pub(super) fn drop_packet(&self, building: &PacketBuilder, out: &mut Vec<u8>) {
         out.truncate(building.start);
     }
 
@@ -114,7 +114,7 @@ impl Connection {
         &mut self,
         now: Time,
         slot: usize,
-        mut building: Building,
+        mut building: PacketBuilder,
         out: &mut Vec<u8>,
         pad_to: usize,
         ect: bool,
@@ -140,15 +140,15 @@ impl Connection {
             eliciting: building.eliciting,
             ect,
             mtu_probe: building.mtu_probe,
-            moved: false,
-            // A question whether the path lives holds nothing back that others could carry. What one carries that is alone counts.
+            reinjected: false,
+            // Probes of a suspect path do not take up a combined window that other paths could use.
             free: self.windows.is_combined() && self.is_avoided(slot),
             frames: std::mem::take(&mut building.frames),
         };
         self.record(now, slot, building.space, packet);
     }
 
-    fn log_sent(&mut self, now: Time, slot: usize, building: &Building, out: &[u8]) {
+    fn log_sent(&mut self, now: Time, slot: usize, building: &PacketBuilder, out: &[u8]) {
         if let Some(log) = &mut self.log {
             let packet = qlog::Packet {
                 space: building.space,
@@ -177,19 +177,19 @@ impl Connection {
         let path = &mut self.paths[slot];
         path.probes = path.probes.saturating_sub(u8::from(eliciting));
         if eliciting {
-            path.asked_at = now;
+            path.last_eliciting_at = now;
         }
         if ect {
             path.ecn.on_sent();
         }
         if bytes > 0 {
             path.pacer.on_sent(bytes);
-            self.windows.on_sent(&self.paths[slot].moment(now, slot, waiting), bytes);
+            self.windows.on_sent(&self.paths[slot].cc_context(now, slot, waiting), bytes);
         }
     }
 
     /// Encrypts payload and header.
-    fn seal(&mut self, building: &Building, out: &mut Vec<u8>) {
+    fn seal(&mut self, building: &PacketBuilder, out: &mut Vec<u8>) {
         let Range { start, .. } = building.start..out.len();
         let path = match building.space {
             SpaceId::Path(slot) => self.paths[slot].id,

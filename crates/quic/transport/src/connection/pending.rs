@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_leave_in_order_once_and_requested_ones_are_counted() {
+    fn control_frames_are_queued_once_in_order() {
         let mut pending = Pending::default();
         let all = [Control::ResetStream(4), Control::RetireCid(1, 2), Control::ResetStream(8)];
         all.into_iter().chain(all).for_each(|control| pending.push(control));

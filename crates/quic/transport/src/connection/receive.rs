@@ -1,4 +1,4 @@
-//! Packets that come: protection removed, told apart, counted.
+//! Receive path: removes header and packet protection, dispatches by packet type, keeps the counters.
 
 use super::keys::Opened;
 use super::*;
@@ -16,7 +16,7 @@ const TAG: usize = 16;
 
 /// Combined properties of a packet's frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nature {
+pub(super) struct PayloadKind {
     pub(super) eliciting: bool,
     /// Nothing but frames that probe a path.
     pub(super) probing: bool,
@@ -85,7 +85,7 @@ impl Connection {
             );
         }
         if known && self.state == State::Closing {
-            self.close.again();
+            self.close.on_packet();
         }
     }
 
@@ -103,12 +103,12 @@ impl Connection {
             Kind::Handshake => self.on_long(now, route, ecn, packet, header, SpaceId::Handshake),
             Kind::Short => self.on_short(now, route, ecn, packet, header),
             Kind::Retry => {
-                self.take_retry(packet, header);
+                self.on_retry_packet(packet, header);
                 Ok(false)
             }
             Kind::VersionNegotiation => {
                 if header.scid == self.original_dcid && self.retry_scid.is_none() {
-                    self.on_versions(now, &packet[header.pn_offset..]);
+                    self.on_version_negotiation(now, &packet[header.pn_offset..]);
                 }
                 Ok(false)
             }
@@ -120,7 +120,7 @@ impl Connection {
         self.side == Side::Client && self.peer_cid.is_none() && self.state == State::Handshaking
     }
 
-    fn take_retry(&mut self, packet: &[u8], header: &Header) {
+    fn on_retry_packet(&mut self, packet: &[u8], header: &Header) {
         let token = &packet[header.token.clone()];
         let whole = packet.split_at(header.token.end);
         let tag = crypto::retry_tag(self.original_dcid.as_slice(), whole.0);
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    fn on_versions(&mut self, now: Time, versions: &[u8]) {
+    fn on_version_negotiation(&mut self, now: Time, versions: &[u8]) {
         let has_ours = versions.chunks(4).any(|version| version == header::VERSION_1.to_be_bytes());
         if self.is_untouched_client() && !has_ours && versions.len() >= 4 {
             self.end(now, ConnectionError::VersionMismatch);
@@ -161,14 +161,14 @@ impl Connection {
         let Ok(payload) = level.keys.remote.packet.decrypt_in_place(open.pn, head, payload) else {
             return Ok(false);
         };
-        if !self.take_peer_cid(header) {
+        if !self.check_peer_cid(header) {
             return Ok(false);
         }
         if open.first & header::RESERVED_LONG != 0 {
             return Err(TransportError::violation("reserved bits are set"));
         }
         if self.is_over() {
-            self.look_for_close(now, payload);
+            self.process_closing_payload(now, payload);
             return Ok(true);
         }
         if space == SpaceId::Handshake && self.side == Side::Server {
@@ -182,12 +182,12 @@ impl Connection {
             // What is asked in the handshake is answered without delay.
             space.received.record(now, open.pn, nature.eliciting, ecn, vmcc_units::time::Span::ZERO);
         }
-        self.on_heard(now, 0);
+        self.on_authenticated(now, 0);
         Ok(true)
     }
 
     /// The first packet of the server says which id it wants; later ones must keep to it. Whether this one does.
-    fn take_peer_cid(&mut self, header: &Header) -> bool {
+    fn check_peer_cid(&mut self, header: &Header) -> bool {
         match self.peer_cid {
             Some(id) => id == header.scid,
             None => {
@@ -209,7 +209,7 @@ impl Connection {
         header: &Header,
     ) -> Result<bool, TransportError> {
         let found = self.local_cids.iter().find(|(_, cids)| cids.contains(&header.dcid));
-        let Some((&path, _)) = found else { return self.on_unreadable(now, packet) };
+        let Some((&path, _)) = found else { return self.on_undecryptable(now, packet) };
         let slot = self.slot_of(path);
         let Some(keys) = self.one_rtt.as_mut().filter(|_| self.state != State::Handshaking) else {
             return Ok(false);
@@ -217,7 +217,7 @@ impl Connection {
         let received = slot.map(|slot| &self.paths[slot].space.received);
         let expected = received.map_or(0, |received| received.expected());
         let open = unprotect(&*keys.header_remote, packet, header.pn_offset, expected);
-        let Some(open) = open else { return self.on_unreadable(now, packet) };
+        let Some(open) = open else { return self.on_undecryptable(now, packet) };
         if received.is_some_and(|received| received.is_duplicate(open.pn)) {
             return Ok(false);
         }
@@ -227,7 +227,7 @@ impl Connection {
         let len = match keys.open(path, open.pn, phase, head, payload, now)? {
             Opened::Payload(len) => len,
             Opened::Unreadable => {
-                self.look_for_reset(now, &tail);
+                self.check_stateless_reset(now, &tail);
                 return Ok(false);
             }
         };
@@ -237,9 +237,9 @@ impl Connection {
         if self.is_over() {
             // There it is told again.
             if let Some(slot) = slot {
-                self.paths[slot].heard_at = now;
+                self.paths[slot].last_received_at = now;
             }
-            self.look_for_close(now, &payload[..len]);
+            self.process_closing_payload(now, &payload[..len]);
             return Ok(true);
         }
         let Some(slot) = slot.or_else(|| self.accept_path(now, path, route, packet.len())) else {
@@ -253,9 +253,9 @@ impl Connection {
         let received = &mut self.paths[slot].space.received;
         let newest = open.pn >= received.expected();
         received.record(now, open.pn, nature.eliciting, ecn, delay);
-        self.on_heard(now, slot);
+        self.on_authenticated(now, slot);
         if newest && route != self.paths[slot].route {
-            self.on_new_address(now, slot, route, nature, packet.len());
+            self.on_peer_migration(now, slot, route, nature, packet.len());
         }
         Ok(true)
     }
@@ -277,15 +277,15 @@ impl Connection {
         }
     }
 
-    fn on_unreadable(&mut self, now: Time, packet: &[u8]) -> Result<bool, TransportError> {
+    fn on_undecryptable(&mut self, now: Time, packet: &[u8]) -> Result<bool, TransportError> {
         if let Some(tail) = packet.last_chunk::<16>() {
-            self.look_for_reset(now, &tail.clone());
+            self.check_stateless_reset(now, &tail.clone());
         }
         Ok(false)
     }
 
     /// A packet that cannot be read may end with a token by which the peer says that it has lost the connection.
-    pub(super) fn look_for_reset(&mut self, now: Time, tail: &[u8; 16]) {
+    pub(super) fn check_stateless_reset(&mut self, now: Time, tail: &[u8; 16]) {
         if self.reset_tokens().any(|token| crypto::is_same(token, tail)) {
             self.end(now, ConnectionError::Reset);
         }
@@ -293,12 +293,12 @@ impl Connection {
 
     /// A stray packet may be a stateless reset.
     pub(crate) fn handle_reset(&mut self, now: Time, tail: &[u8; 16]) {
-        self.look_for_reset(now, tail);
+        self.check_stateless_reset(now, tail);
     }
 
-    /// A packet of the peer came on a path.
-    fn on_heard(&mut self, now: Time, slot: usize) {
-        self.paths[slot].heard_at = now;
+    /// An authenticated packet of the peer has arrived on a path.
+    fn on_authenticated(&mut self, now: Time, slot: usize) {
+        self.paths[slot].last_received_at = now;
         self.paths[slot].refused_since = None;
         self.idle_touched = false;
         self.touch_idle(now);

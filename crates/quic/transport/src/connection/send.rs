@@ -4,13 +4,13 @@ use super::content::put_crypto;
 use super::*;
 use crate::config::AckPath;
 use crate::error::{TransportError, code};
-use crate::paths::{Answer, mtu};
+use crate::paths::{PathResponse, mtu};
 use crate::recovery::sent::Sent;
 use crate::wire::frame::{self, ty};
 use arrayvec::ArrayVec;
 use vmcc_multipath::{Demand, Paths};
 
-/// So many packets without a question are on record at most.
+/// Packets of acknowledgments alone that are sent before one carries a PING (RFC 9000 section 13.2.4).
 const ACKS_PER_PING: u64 = 32;
 
 impl Connection {
@@ -21,7 +21,7 @@ impl Connection {
         if self.is_over() {
             return self.transmit_close(now, out);
         }
-        if let Some(keys) = self.one_rtt.as_mut().filter(|keys| self.confirmed && keys.is_worn()) {
+        if let Some(keys) = self.one_rtt.as_mut().filter(|keys| self.confirmed && keys.needs_update()) {
             keys.initiate(now);
             if keys.is_exhausted() {
                 self.fail(now, TransportError::new(code::AEAD_LIMIT, "no new keys were agreed in time"));
@@ -72,10 +72,10 @@ impl Connection {
     /// The path that carries the acknowledgments of another.
     pub(super) fn ack_carrier(&self, of: usize) -> Option<usize> {
         // One on which nothing comes any more while others bring something would swallow them.
-        let newest = self.paths.iter().map(|path| path.heard_at).max().unwrap_or(Time::ZERO);
+        let newest = self.paths.iter().map(|path| path.last_received_at).max().unwrap_or(Time::ZERO);
         let answers = |slot: usize| {
             let path = &self.paths[slot];
-            path.answers() && path.heard_at + path.pto(self.peer_ack_delay()) >= newest
+            path.is_responsive() && path.last_received_at + path.pto(self.peer_ack_delay()) >= newest
         };
         let best = || {
             let open =
@@ -98,19 +98,19 @@ impl Connection {
         let elsewhere = self.paths[slot].response.filter(|answer| answer.route != self.paths[slot].route);
         if let Some(answer) = elsewhere {
             self.paths[slot].response = None;
-            return self.answer_elsewhere(now, slot, answer, out);
+            return self.respond_elsewhere(now, slot, answer, out);
         }
         let before = self.paths[slot].route;
         let (len, ect) = self.datagram(now, slot, out)?;
         Some(self.sent(before, len, out.len(), ect))
     }
 
-    /// A challenge is answered where it came from (RFC 9000 section 8.2.2).
-    fn answer_elsewhere(
+    /// Sends PATH_RESPONSE along the route that the challenge came by (RFC 9000 section 8.2.2).
+    fn respond_elsewhere(
         &mut self,
         now: Time,
         slot: usize,
-        answer: Answer,
+        answer: PathResponse,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let mut building = self.begin_packet(SpaceId::Path(slot), out, usize::from(mtu::BASE))?;
@@ -133,12 +133,12 @@ impl Connection {
         if self.one_rtt.is_none() || self.state != State::Established {
             return None;
         }
-        self.look_at_pacing(now);
+        self.update_pacing(now);
         if !self.has_data() {
             let slot = (0..self.paths.len()).find(|&slot| self.may_probe_mtu(now, slot))?;
             return self.transmit_mtu_probe(now, slot, out);
         }
-        let slot = self.choose(now)?;
+        let slot = self.select_path(now)?;
         // There may always be data: it does not keep packets as small as they were at first.
         if self.may_probe_mtu(now, slot) {
             return self.transmit_mtu_probe(now, slot, out);
@@ -167,7 +167,7 @@ impl Connection {
             || self.crypto.0.has_work(u64::MAX)
     }
 
-    fn look_at_pacing(&mut self, now: Time) {
+    fn update_pacing(&mut self, now: Time) {
         for path in &mut self.paths {
             let ready = if self.config.pacing { path.pacer.ready_at(now, path.mtu.size()) } else { now };
             path.paced_until = Some(ready).filter(|&ready| ready > now);
@@ -181,9 +181,9 @@ impl Connection {
             && (!self.config.pacing || path.pacer.ready_at(now, path.mtu.size()) <= now)
     }
 
-    fn choose(&mut self, now: Time) -> Option<usize> {
+    fn select_path(&mut self, now: Time) -> Option<usize> {
         let (paths, windows, streams) = (&self.paths, &self.windows, &self.streams);
-        let seen = paths.iter().enumerate().map(|(slot, path)| Seen { path, windows, slot });
+        let seen = paths.iter().enumerate().map(|(slot, path)| SchedulerView { path, windows, slot });
         let seen: ArrayVec<_, MAX_PATHS> = seen.collect();
         for (slot, path) in seen.iter().enumerate() {
             self.selector.refresh(slot, path);
@@ -300,7 +300,7 @@ impl Connection {
         let with_data = may_data && self.has_data();
         for other in 0..self.paths.len() {
             let received = &self.paths[other].space.received;
-            let rides = received.is_due(now) || with_data && received.has_news();
+            let rides = received.is_due(now) || with_data && received.has_pending_ack();
             if rides && self.ack_carrier(other) == Some(slot) {
                 self.put_ack_of(now, SpaceId::Path(other), &mut building, out);
             }
@@ -335,7 +335,7 @@ impl Connection {
     /// Returns true if a probe for larger packets is due.
     fn may_probe_mtu(&mut self, now: Time, slot: usize) -> bool {
         let path = &mut self.paths[slot];
-        let ready = self.confirmed && path.answers() && path.validated;
+        let ready = self.confirmed && path.is_responsive() && path.validated;
         ready && self.windows.of(slot).has_room() && path.mtu.probe(now).is_some()
     }
 

@@ -6,12 +6,12 @@ use crate::recovery::GRANULARITY;
 use crate::recovery::sent::Frames;
 use vmcc_units::time::Span;
 
-/// Less than this is not worth a datagram where the peer's address is not validated.
-const LEAST_DATAGRAM: u16 = 80;
-/// Timeouts without an answer before packets are made smaller.
-const SILENT_TIMEOUTS: u32 = 3;
+/// Smallest datagram in bytes that is worth sending within the anti-amplification limit.
+const MIN_DATAGRAM: u16 = 80;
+/// Consecutive probe timeouts after which the path MTU search restarts (black hole detection, RFC 8899 section 4.3).
+const BLACK_HOLE_PTOS: u32 = 3;
 /// Packets that a probe timeout sends (RFC 9002 section 6.2.4).
-const PROBES: u8 = 2;
+const PROBES_PER_PTO: u8 = 2;
 /// Packets on every path come back for this time before a connection ends: a firewall that is loaded anew may refuse some.
 const REFUSED_TIMEOUT: Span = Span::from_ms(500);
 /// A connection lives through at least this many probe timeouts without a word (RFC 9000 section 10.1).
@@ -49,7 +49,7 @@ impl Connection {
                     sooner(path.challenge.map(|challenge| challenge.send_at.min(challenge.until)));
                     sooner(self.pto_at(slot).map(|(at, _)| at));
                     sooner(self.suspect_at(slot));
-                    sooner(self.refresh_at(slot));
+                    sooner(self.keep_alive_at(slot));
                     sooner(path.paced_until.filter(|_| data && self.windows.of(slot).has_room()));
                 }
             }
@@ -62,7 +62,7 @@ impl Connection {
     /// Returns true if a path can send nothing until the peer sends something, whatever its timers (RFC 9002 section 6.2.2.1).
     pub(super) fn is_blocked(&self, slot: usize) -> bool {
         let path = &self.paths[slot];
-        let least = if path.id == 0 && self.levels[0].is_some() { mtu::BASE } else { LEAST_DATAGRAM };
+        let least = if path.id == 0 && self.levels[0].is_some() { mtu::BASE } else { MIN_DATAGRAM };
         let no_id = self.remote_cids.get(&path.id).is_none_or(|cids| cids.active().is_none());
         path.amplification_room() < u64::from(least) || no_id
     }
@@ -93,7 +93,7 @@ impl Connection {
         let lonely = path.id == 0 && self.side == Side::Client && !self.peer_validated && !self.confirmed;
         first.or_else(|| {
             let space = if self.levels[1].is_some() { SpaceId::Handshake } else { SpaceId::Initial };
-            lonely.then(|| (path.heard_at + path.backed_off(path.pto(Span::ZERO)), space))
+            lonely.then(|| (path.last_received_at + path.backed_off(path.pto(Span::ZERO)), space))
         })
     }
 
@@ -102,13 +102,13 @@ impl Connection {
     /// packet that is sent.
     fn suspect_at(&self, slot: usize) -> Option<Time> {
         let path = &self.paths[slot];
-        if !path.answers() || !self.another_answers(slot) || !self.confirmed {
+        if !path.is_responsive() || !self.another_is_responsive(slot) || !self.confirmed {
             return None;
         }
         let first = path.space.largest_acked.map_or(0, |largest| largest + 1);
         let mut out = path.space.sent.from(first).filter(|packet| packet.eliciting && !packet.mtu_probe);
         let (oldest, second) = (out.next()?, out.next());
-        let since = |packet: &SentPacket| packet.sent.max(path.heard_at);
+        let since = |packet: &SentPacket| packet.sent.max(path.last_received_at);
         // Two deviations instead of four: to be wrong costs packets sent twice, to be late stalls everything.
         let (rto, srtt) = (path.pto(Span::ZERO), path.srtt());
         let margin = Span::from_ps(rto.ps().saturating_sub(srtt.ps())).div(2);
@@ -135,7 +135,7 @@ impl Connection {
         }
         for slot in 0..self.paths.len() {
             self.check_loss_timer(now, SpaceId::Path(slot));
-            if self.refresh_at(slot).is_some_and(|at| at <= now) {
+            if self.keep_alive_at(slot).is_some_and(|at| at <= now) {
                 self.paths[slot].inflow.on_probe();
                 self.paths[slot].probes = 1;
             }
@@ -157,38 +157,39 @@ impl Connection {
         }
     }
 
-    /// Nothing answers: ask with what is most needed (RFC 9002 section 6.2.4).
+    /// Probe timeout: queues probes, with the oldest data that is not acknowledged (RFC 9002 section 6.2.4).
     fn on_pto(&mut self, now: Time, slot: usize, space: SpaceId) {
         let path = &mut self.paths[slot];
         path.pto_count += 1;
         path.timeouts += 1;
-        path.probes = PROBES;
-        if path.pto_count == SILENT_TIMEOUTS {
+        path.probes = PROBES_PER_PTO;
+        if path.pto_count == BLACK_HOLE_PTOS {
             path.mtu.restart();
             self.on_mtu(slot);
         }
         self.log_metrics(now, slot);
         if !self.paths[slot].failed {
-            self.repeat(space, usize::from(PROBES));
+            self.retransmit(space, usize::from(PROBES_PER_PTO));
         }
     }
 
-    /// Has what the oldest packets carried sent again, while they stay on record.
-    fn repeat(&mut self, space: SpaceId, most: usize) {
+    /// Queues the frames of the oldest packets for retransmission; the packets stay on record.
+    fn retransmit(&mut self, space: SpaceId, most: usize) {
         let Some(own) = self.space_mut(space) else { return };
         let next = own.sent.next();
-        let wanted = own.sent.below(next).filter(|(_, packet)| !packet.moved && !packet.frames.is_empty());
+        let wanted =
+            own.sent.below(next).filter(|(_, packet)| !packet.reinjected && !packet.frames.is_empty());
         let again: Vec<Frames> = wanted
             .take(most)
             .map(|(_, packet)| {
-                packet.moved = true;
+                packet.reinjected = true;
                 packet.frames.clone()
             })
             .collect();
         again.into_iter().for_each(|frames| self.on_frames_lost(space, frames));
     }
 
-    /// A path is silent while others answer: everything on it leaves on them at once.
+    /// Marks a path suspect, which is silent while others answer: its data is reinjected on them at once.
     fn suspect(&mut self, now: Time, slot: usize) {
         self.paths[slot].failed = true;
         self.windows.set_silent(slot, true);
@@ -201,8 +202,8 @@ impl Connection {
         if self.paths[slot].mtu.on_lost(largest) {
             self.on_mtu(slot);
         }
-        self.relieve(slot);
-        // Asked at once whether it lives.
+        self.reinject(slot);
+        // Probed at once.
         self.paths[slot].probes = self.paths[slot].probes.max(1);
     }
 
@@ -215,7 +216,7 @@ impl Connection {
         if !self.confirmed || self.is_over() {
             return true;
         }
-        let others = self.another_answers(slot);
+        let others = self.another_is_responsive(slot);
         if self.paths[slot].state == PathState::Validating && others {
             let path = self.paths[slot].id;
             self.abandon(now, path, crate::error::code::PATH_UNSTABLE);
@@ -254,25 +255,25 @@ impl Connection {
 
     /// Returns true if a path is silent while another could carry its data.
     pub(super) fn is_avoided(&self, slot: usize) -> bool {
-        self.paths[slot].failed && self.another_answers(slot)
+        self.paths[slot].failed && self.another_is_responsive(slot)
     }
 
-    fn another_answers(&self, slot: usize) -> bool {
-        self.paths.iter().enumerate().any(|(i, path)| i != slot && path.answers())
+    fn another_is_responsive(&self, slot: usize) -> bool {
+        self.paths.iter().enumerate().any(|(i, path)| i != slot && path.is_responsive())
     }
 
-    /// Moves data of silent paths, sent while all were silent, to the one that answers.
-    pub(super) fn relieve_failed(&mut self) {
+    /// Reinjects data of silent paths, sent while all were silent, on the one that answers.
+    pub(super) fn reinject_failed(&mut self) {
         for slot in 0..self.paths.len() {
             if self.is_avoided(slot) {
-                self.relieve(slot);
+                self.reinject(slot);
             }
         }
     }
 
-    /// Moves a silent path's data to others.
-    fn relieve(&mut self, slot: usize) {
-        self.repeat(SpaceId::Path(slot), usize::MAX);
+    /// Reinjects a silent path's data on others.
+    fn reinject(&mut self, slot: usize) {
+        self.retransmit(SpaceId::Path(slot), usize::MAX);
         if self.windows.is_combined() {
             self.free_silent(slot);
         }
@@ -288,13 +289,14 @@ impl Connection {
     }
 
     /// Time of the next keep-alive on a path, or of the probe after the end of a client's inflow. A server's packets make no NAT binding.
-    fn refresh_at(&self, slot: usize) -> Option<Time> {
+    fn keep_alive_at(&self, slot: usize) -> Option<Time> {
         let path = &self.paths[slot];
-        if !path.answers() || path.probes > 0 || !self.confirmed {
+        if !path.is_responsive() || path.probes > 0 || !self.confirmed {
             return None;
         }
         let client = self.side == Side::Client;
-        let active = if client { path.asked_at } else { path.asked_at.max(path.heard_at) };
+        let active =
+            if client { path.last_eliciting_at } else { path.last_eliciting_at.max(path.last_received_at) };
         let keep_alive = (self.config.keep_alive > Span::ZERO).then(|| active + self.config.keep_alive);
         // What was sent meanwhile is answered, or missed.
         let inflow = path.inflow.probe_at(path.pto(self.peer_ack_delay()));

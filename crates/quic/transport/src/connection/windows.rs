@@ -5,7 +5,7 @@ use super::*;
 impl Connection {
     /// The algorithm begins on a path.
     pub(super) fn begin_window(&mut self, slot: usize, now: Time) {
-        self.windows.begin(&mut self.controller, &self.paths[slot].moment(now, slot, false));
+        self.windows.begin(&mut self.controller, &self.paths[slot].cc_context(now, slot, false));
     }
 
     /// Packets leave at the rate that the window allows: those of every path, where it is one.

@@ -98,7 +98,7 @@ mod tests {
     use vmcc_units::time::Span;
 
     #[test]
-    fn a_token_holds_for_its_client_for_a_while() {
+    fn token_is_valid_for_its_client_and_lifetime() {
         let (secret, now) = (Secret::new(b"key"), Time::ZERO + Span::from_secs(9));
         let [a, b]: [SocketAddr; 2] = ["10.0.0.1:5", "10.0.0.1:6"].map(|text| text.parse().unwrap());
         let [id, other] = [&[1, 2][..], &[3]].map(|bytes| ConnectionId::new(bytes).unwrap());

@@ -8,7 +8,7 @@ use crate::wire::ranges::Ranges;
 /// Ids that the peer may give for a path at a time.
 pub(crate) const ACTIVE_LIMIT: u64 = 4;
 /// Ids that are given for a path: one in use, one for the next address.
-const GIVEN: usize = 2;
+const CIDS_PER_PATH: usize = 2;
 /// Retirements that may wait to be told, or the peer only wants memory.
 const MAX_RETIRED: usize = 32;
 
@@ -108,7 +108,7 @@ impl LocalCids {
 
     /// Number of further ids to give to a peer with this limit.
     pub(crate) fn missing(&self, peer_limit: u64) -> usize {
-        let want = usize::try_from(peer_limit).unwrap_or(GIVEN).min(GIVEN);
+        let want = usize::try_from(peer_limit).unwrap_or(CIDS_PER_PATH).min(CIDS_PER_PATH);
         want.saturating_sub(self.list.len())
     }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_taken_into_use_in_turn_and_retired() {
+    fn connection_ids_are_used_in_order_and_retired() {
         let (mut cids, mut retired) = (RemoteCids::default(), Vec::new());
         for n in [new(0, 0), new(2, 0), new(1, 0)] {
             cids.insert(n, &mut retired).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_id_of_a_path_may_come_after_the_second() {
+    fn first_connection_id_may_arrive_after_the_second() {
         let (mut cids, mut retired) = (RemoteCids::default(), Vec::new());
         for n in [new(1, 0), new(0, 0)] {
             cids.insert(n, &mut retired).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_gaps_are_not_remembered_for_ever() {
+    fn sequence_number_gaps_use_bounded_memory() {
         let (mut cids, mut retired) = (RemoteCids::default(), Vec::new());
         for seq in (0..20_000).step_by(2) {
             cids.insert(new(seq, 0), &mut retired).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_given_cannot_be_retired() {
+    fn retiring_an_unissued_connection_id_is_an_error() {
         let mut cids = LocalCids::default();
         let id = ConnectionId::new(&[1]).unwrap();
         assert_eq!((cids.missing(8), cids.push(id), cids.missing(8), cids.missing(1)), (2, 0, 1, 0));

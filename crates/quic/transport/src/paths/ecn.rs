@@ -4,7 +4,7 @@ use crate::wire::ack::EcnCounts;
 use vmcc_units::time::{Span, Time};
 
 /// Packets that are sent ECN-capable before an answer must have come.
-const TESTED: u64 = 10;
+const TEST_PACKETS: u64 = 10;
 /// Packets in a row, and round trips, that must all be marked before marks are doubted. A window that is halved that often is at its least.
 const DOUBT_PACKETS: u64 = 40;
 const DOUBT_ROUNDS: u64 = 20;
@@ -46,7 +46,7 @@ impl EcnValidation {
     /// Returns true if the next packet is sent ECN-capable.
     pub(crate) fn is_sending(&self) -> bool {
         match self.state {
-            State::Testing => self.sent - self.before < TESTED,
+            State::Testing => self.sent - self.before < TEST_PACKETS,
             State::Capable => true,
             State::Trial { .. } | State::Failed => false,
         }
@@ -71,7 +71,7 @@ impl EcnValidation {
         match &mut self.state {
             State::Testing if ect => {
                 self.lost += 1;
-                if self.lost >= TESTED {
+                if self.lost >= TEST_PACKETS {
                     self.state = State::Failed;
                 }
             }
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_add_up_make_a_path_capable() {
+    fn consistent_ecn_counts_validate_a_path() {
         let mut ecn = after(4);
         assert_eq!(ecn.on_ack(&counts(0, 0), Some(counts(3, 1)), 4), 1);
         assert!(ecn.is_capable() && ecn.is_sending());
     }
 
     #[test]
-    fn marks_of_packets_that_were_overtaken_are_counted() {
+    fn marks_of_reordered_packets_are_counted() {
         let mut ecn = after(4);
         assert_eq!(ecn.on_late_ack(&counts(0, 0), Some(counts(1, 0))), None, "nothing is known of the path");
         assert_eq!(ecn.on_ack(&counts(0, 0), Some(counts(1, 0)), 1), 0);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_on_all_packets_are_doubted_and_losses_confirm_them() {
+    fn marks_on_every_packet_start_a_trial_and_losses_confirm_them() {
         let begin = Time::ZERO + Span::from_secs(1);
         let mut ecn = after(4);
         ecn.on_ack(&counts(0, 0), Some(counts(0, 4)), 4);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_bleaches_counts_wrongly_or_loses_them_all_is_not_capable() {
+    fn bleached_miscounted_or_lost_ect_fails_validation() {
         for (told, sent) in [
             (None, 4),
             (Some(counts(2, 1)), 4),
@@ -226,9 +226,9 @@ mod tests {
             assert_eq!(ecn.on_ack(&counts(0, 0), told, 4), 0);
             assert!(!ecn.is_sending(), "{told:?}");
         }
-        let mut ecn = after(TESTED);
+        let mut ecn = after(TEST_PACKETS);
         assert!(!ecn.is_sending(), "no answer yet");
-        (0..TESTED).for_each(|_| ecn.on_lost(true));
+        (0..TEST_PACKETS).for_each(|_| ecn.on_lost(true));
         ecn.on_ack(&counts(0, 0), Some(counts(1, 0)), 1);
         assert!(!ecn.is_sending());
     }

@@ -1,4 +1,4 @@
-//! Paths of a connection: where their packets go, what is known of them, what they may send.
+//! Per-path state of a connection: route, RTT, MTU, ECN validation, pacing, anti-amplification limit.
 
 pub(crate) mod cids;
 pub(crate) mod ecn;
@@ -7,7 +7,7 @@ pub(crate) mod mtu;
 pub(crate) mod pacer;
 
 use crate::congestion::windows::Windows;
-use crate::congestion::{Moment, Window};
+use crate::congestion::{CcContext, Window};
 use crate::event::PathId;
 use crate::recovery::GRANULARITY;
 use crate::recovery::space::Space;
@@ -50,22 +50,22 @@ pub(crate) enum PathState {
     Closed,
 }
 
-/// A question whether the peer receives here.
+/// PATH_CHALLENGE that is due or unanswered (RFC 9000 section 8.2.1).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Challenge {
+pub(crate) struct PathChallenge {
     pub(crate) data: u64,
     /// To be sent, or sent again, then.
     pub(crate) send_at: Time,
     pub(crate) tries: u32,
     /// Time of its first transmission.
-    pub(crate) asked: Time,
-    /// Without an answer by then there is none, sent or not.
+    pub(crate) first_sent: Time,
+    /// Path validation fails at this time, whether it was sent or not.
     pub(crate) until: Time,
 }
 
-/// The peer's challenge, the route of the answer, and whether that has a full-sized datagram.
+/// PATH_RESPONSE to send: the challenge's data, the route of the response, and whether its datagram is padded to full size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct PathResponse {
     pub(crate) data: u64,
     pub(crate) route: Route,
     pub(crate) padded: bool,
@@ -94,9 +94,9 @@ pub(crate) struct Path {
     pub(crate) validated: bool,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
-    pub(crate) challenge: Option<Challenge>,
-    /// Pending answer to the peer's challenge.
-    pub(crate) response: Option<Answer>,
+    pub(crate) challenge: Option<PathChallenge>,
+    /// Pending PATH_RESPONSE to the peer's challenge.
+    pub(crate) response: Option<PathResponse>,
     /// Route before its address changed, until the new one is validated.
     pub(crate) previous: Option<Route>,
     /// Timeouts since the last answer, and probes to send for them.
@@ -116,9 +116,9 @@ pub(crate) struct Path {
     /// Pacing holds it back until then.
     pub(crate) paced_until: Option<Time>,
     /// Time of the last packet received on it.
-    pub(crate) heard_at: Time,
-    /// Time of the last packet that left on it and asks for an acknowledgment.
-    pub(crate) asked_at: Time,
+    pub(crate) last_received_at: Time,
+    /// Time of the last ack-eliciting packet sent on it.
+    pub(crate) last_eliciting_at: Time,
     pub(crate) inflow: Inflow,
     pub(crate) lost_packets: u64,
     /// Acknowledged packets, those of them with a mark, and bytes of streams.
@@ -159,8 +159,8 @@ impl Path {
             status_seq: 0,
             peer_status_seq: None,
             paced_until: None,
-            heard_at: Time::ZERO,
-            asked_at: Time::ZERO,
+            last_received_at: Time::ZERO,
+            last_eliciting_at: Time::ZERO,
             inflow: Inflow::default(),
             lost_packets: 0,
             acked_packets: 0,
@@ -174,7 +174,7 @@ impl Path {
     }
 
     /// Returns true if it is open and not silent.
-    pub(crate) fn answers(&self) -> bool {
+    pub(crate) fn is_responsive(&self) -> bool {
         self.is_open() && !self.failed
     }
 
@@ -245,9 +245,9 @@ impl Path {
     }
 
     /// State for its window's decisions.
-    pub(crate) fn moment(&self, now: Time, slot: usize, waiting: bool) -> Moment<'_> {
+    pub(crate) fn cc_context(&self, now: Time, slot: usize, waiting: bool) -> CcContext<'_> {
         let (una, next) = (self.space.sent.lowest(), self.space.sent.next());
-        Moment { now, slot, rtt: &self.rtt, una, next, waiting }
+        CcContext { now, slot, rtt: &self.rtt, una, next, waiting }
     }
 
     /// Returns true if the next packet is to be ECN-capable, where that is wanted at all.
@@ -261,15 +261,15 @@ impl Path {
     }
 }
 
-/// A path as schedulers see it.
+/// View of a path for the packet scheduler and for metrics.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct SchedulerView<'a> {
     pub(crate) path: &'a Path,
     pub(crate) windows: &'a Windows,
     pub(crate) slot: usize,
 }
 
-impl PathView for Seen<'_> {
+impl PathView for SchedulerView<'_> {
     fn srtt_8us(&self) -> u32 {
         self.path.rtt.srtt_8us
     }

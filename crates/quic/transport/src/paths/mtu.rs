@@ -13,7 +13,7 @@ const MAX_LOSSES: u8 = 3;
 /// The search ends when it is known to this many bytes.
 const STEP: u16 = 16;
 /// Interval after which the search restarts (RFC 8899 section 5.1.1: `PMTU_RAISE_TIMER`).
-const RAISE: Span = Span::from_secs(600);
+const RAISE_INTERVAL: Span = Span::from_secs(600);
 
 /// The search for a path's packet size.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Mtu {
     }
 
     fn settle(&mut self, now: Time) {
-        self.raise_at = now + RAISE;
+        self.raise_at = now + RAISE_INTERVAL;
     }
 
     /// A packet of that size has arrived.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_passes() {
+    fn search_finds_the_path_mtu() {
         assert_eq!(search(9000, 1452), (1452, 1));
         for passes in [1200, 1280, 1400, 1451] {
             let (size, probes) = search(passes, 1452);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_path_is_searched_anew_and_any_after_a_while() {
+    fn search_restarts_after_silence_and_periodically() {
         let mut mtu = Mtu::new(1200, 1452);
         mtu.on_probe_sent(1452);
         assert!(mtu.on_probe_acked(Time::ZERO, 1452));
@@ -175,11 +175,11 @@ mod tests {
         mtu.on_probe_sent(size);
         assert!(!mtu.on_probe_acked(Time::ZERO, 1452), "of the search before");
         mtu.on_probe_lost(Time::ZERO, size);
-        assert_eq!(mtu.probe(Time::ZERO + RAISE), Some(1452));
+        assert_eq!(mtu.probe(Time::ZERO + RAISE_INTERVAL), Some(1452));
     }
 
     #[test]
-    fn only_large_packets_of_which_none_arrives_are_taken_for_too_large() {
+    fn only_losses_of_all_large_packets_reduce_the_mtu() {
         let mut mtu = Mtu::new(1452, 1452);
         for _ in 0..9 {
             assert!(!mtu.on_lost(1200) && !mtu.on_lost(1452) && !mtu.on_lost(1300));

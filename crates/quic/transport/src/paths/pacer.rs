@@ -5,9 +5,9 @@ use vmcc_units::time::{Span, Time};
 /// A burst is at most what leaves in this time, for the sake of those who send many packets in one call,
 const BURST: Span = Span::from_ms(2);
 /// and at least so many packets.
-const LEAST_BURST_PKT: u64 = 10;
+const MIN_BURST_PKT: u64 = 10;
 /// Least burst where an algorithm spaces packets, as Linux's least.
-const LEAST_SPACED_PKT: u64 = 2;
+const MIN_SPACED_PKT: u64 = 2;
 
 /// A bucket of bytes that may leave at once.
 #[derive(Clone, Debug, Default)]
@@ -25,12 +25,12 @@ impl Pacer {
         // Twice the window per round trip lets slow start double; a quarter more lets any window be used.
         let gain_4 = if slow_start { 8 } else { 5 };
         let bytes_4 = (cwnd_bytes * gain_4).max(1);
-        self.set(srtt.ps().saturating_mul(4) / bytes_4, LEAST_BURST_PKT * u64::from(mtu));
+        self.set(srtt.ps().saturating_mul(4) / bytes_4, MIN_BURST_PKT * u64::from(mtu));
     }
 
     /// The algorithm wants packets so far apart.
     pub(crate) fn set_gap(&mut self, gap: Span, mtu: u16) {
-        self.set(gap.ps() / u64::from(mtu.max(1)), LEAST_SPACED_PKT * u64::from(mtu));
+        self.set(gap.ps() / u64::from(mtu.max(1)), MIN_SPACED_PKT * u64::from(mtu));
         self.bytes = self.bytes.min(self.capacity);
     }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_leaves_in_four_fifths_of_a_round_trip() {
+    fn pacer_sends_a_window_in_four_fifths_of_a_round_trip() {
         let (mut pacer, rtt, start) = (Pacer::default(), Span::from_ms(100), Time::ZERO + Span::from_secs(1));
         pacer.set_rate(1_000_000, rtt, false, 1000);
         let (mut now, mut sent) = (start, 0);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_algorithm_spaces_is_no_burst_at_the_beginning() {
+    fn pacing_gap_allows_no_initial_burst() {
         let (mut pacer, start) = (Pacer::default(), Time::ZERO + Span::from_secs(1));
         pacer.set_rate(1_000_000, Span::from_ms(100), false, 1000);
         assert_eq!(pacer.ready_at(start, 1000), start);

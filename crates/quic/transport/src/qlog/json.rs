@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_is_one_and_nothing_begins_a_record() {
+    fn json_escapes_text_and_record_separators() {
         let mut out = String::new();
         object(&mut out, |all| {
             all.text("a", "\"\\\u{1e}\n\u{9b}ö");

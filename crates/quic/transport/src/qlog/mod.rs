@@ -14,7 +14,7 @@ use crate::connection::SpaceId;
 use crate::crypto::Side;
 use crate::error::{ConnectionError, TransportError, code};
 use crate::event::PathId;
-use crate::paths::{Path, Route, Seen};
+use crate::paths::{Path, Route, SchedulerView};
 use crate::recovery::received::Ecn;
 use crate::wire::cid::ConnectionId;
 use json::{Fields, object};
@@ -52,7 +52,7 @@ pub(crate) struct Log {
     /// Records that were refused since one was taken.
     refused: u64,
     /// Last logged figures of each path.
-    said: BTreeMap<PathId, Said>,
+    last: BTreeMap<PathId, LastLogged>,
 }
 
 /// A packet, as far as events say something of it.
@@ -80,7 +80,7 @@ pub(crate) struct Lost {
 }
 
 #[derive(Default)]
-struct Said {
+struct LastLogged {
     metrics: [Option<u64>; 7],
     state: &'static str,
     mtu: u16,
@@ -96,7 +96,7 @@ impl Log {
     ) -> Option<Log> {
         let client = side == Side::Client;
         let sink = sinks.open(id, client)?;
-        let mut log = Log { sink, begin: now, line: String::new(), refused: 0, said: BTreeMap::new() };
+        let mut log = Log { sink, begin: now, line: String::new(), refused: 0, last: BTreeMap::new() };
         log.header(&sinks.wall_clock(), id, client);
         log.event(now, None, "quic:connection_started", |data| {
             data.object("local", |end| endpoint(end, route.local));
@@ -203,7 +203,7 @@ impl Log {
             }
         });
         if route.is_none() {
-            self.said.remove(&path);
+            self.last.remove(&path);
         }
     }
 
@@ -248,7 +248,7 @@ impl Log {
     }
 
     /// Logs the changes of a path's figures.
-    pub(crate) fn metrics(&mut self, now: Time, seen: &Seen<'_>) {
+    pub(crate) fn metrics(&mut self, now: Time, seen: &SchedulerView<'_>) {
         const KEYS: [&str; 7] = [
             "min_rtt",
             "smoothed_rtt",
@@ -271,8 +271,8 @@ impl Log {
             Some(u64::from(window.cwnd) * u64::from(window.mtu)),
             Some(seen.windows.in_flight(seen.slot)),
         ];
-        let said = self.said.entry(path.id).or_default();
-        let old = std::mem::replace(&mut said.metrics, metrics);
+        let last = self.last.entry(path.id).or_default();
+        let old = std::mem::replace(&mut last.metrics, metrics);
         if old != metrics {
             let ssthresh = window.ssthresh;
             self.event(now, Some(path.id), "quic:recovery_metrics_updated", |data| {
@@ -300,8 +300,8 @@ impl Log {
             _ if window.in_slow_start() => ("slow_start", ""),
             _ => ("congestion_avoidance", ""),
         };
-        let said = self.said.entry(path).or_default();
-        let old = std::mem::replace(&mut said.state, new);
+        let last = self.last.entry(path).or_default();
+        let old = std::mem::replace(&mut last.state, new);
         if old != new {
             self.event(now, Some(path), "quic:congestion_state_updated", |data| {
                 if !old.is_empty() {
@@ -316,8 +316,8 @@ impl Log {
     }
 
     fn mtu(&mut self, now: Time, path: &Path) {
-        let (said, new) = (self.said.entry(path.id).or_default(), path.mtu.size());
-        let old = std::mem::replace(&mut said.mtu, new);
+        let (last, new) = (self.last.entry(path.id).or_default(), path.mtu.size());
+        let old = std::mem::replace(&mut last.mtu, new);
         if old != new {
             self.event(now, Some(path.id), "quic:mtu_updated", |data| {
                 if old > 0 {

@@ -75,7 +75,7 @@ impl Received {
     }
 
     /// Returns true if an acknowledgment may be sent along with other frames.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_pending_ack(&self) -> bool {
         self.ack_at.is_some()
     }
 
@@ -108,13 +108,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_second_packet_and_what_is_unusual_is_acknowledged_at_once() {
+    fn every_second_and_every_unusual_packet_is_acked_at_once() {
         let (now, delay) = (Time::ZERO + Span::from_ms(5), Span::from_ms(25));
         let mut received = Received::default();
         received.record(now, 0, false, Ecn::NotEct, delay);
-        assert!(!received.has_news());
+        assert!(!received.has_pending_ack());
         received.record(now, 1, true, Ecn::NotEct, delay);
-        assert!(received.has_news() && !received.is_due(now) && received.is_due(now + delay));
+        assert!(received.has_pending_ack() && !received.is_due(now) && received.is_due(now + delay));
         received.record(now, 2, true, Ecn::NotEct, delay);
         assert!(received.is_due(now));
         assert_eq!(received.on_ack_sent(), 2);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_counts_as_received() {
+    fn dropped_ranges_count_as_received() {
         let mut received = Received::default();
         for pn in (0..400).step_by(2) {
             received.record(Time::ZERO, pn, true, Ecn::NotEct, Span::ZERO);

@@ -89,7 +89,7 @@ pub(crate) struct SentPacket {
     /// A probe of the path's packet size: its loss says nothing of congestion.
     pub(crate) mtu_probe: bool,
     /// Its frames have left on another path since.
-    pub(crate) moved: bool,
+    pub(crate) reinjected: bool,
     /// It does not count as in flight (any more), although nobody knows what became of it.
     pub(crate) free: bool,
     pub(crate) frames: Frames,

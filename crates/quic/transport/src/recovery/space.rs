@@ -61,14 +61,14 @@ mod tests {
             eliciting: true,
             ect: false,
             mtu_probe: false,
-            moved: false,
+            reinjected: false,
             free: false,
             frames: Frames::default(),
         }
     }
 
     #[test]
-    fn overtaken_by_three_or_for_nine_eighths_of_a_round_trip() {
+    fn loss_by_packet_threshold_or_time_threshold() {
         let mut space = Space::default();
         (0..6).for_each(|i| space.sent.push(packet(i)));
         (space.largest_acked, _) = (Some(4), space.sent.take(4));

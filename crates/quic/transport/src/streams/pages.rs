@@ -43,7 +43,7 @@ impl Drop for Pages {
 
 impl Pages {
     /// The page of `offset`, and where in it.
-    fn place(&self, offset: u64) -> (usize, usize) {
+    fn position(&self, offset: u64) -> (usize, usize) {
         let page = (offset / PAGE as u64).saturating_sub(self.first);
         (page as usize, (offset % PAGE as u64) as usize)
     }
@@ -51,7 +51,7 @@ impl Pages {
     /// Puts bytes at `offset`, which has not been let go.
     pub(crate) fn write(&mut self, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
-            let (page, at) = self.place(offset);
+            let (page, at) = self.position(offset);
             while self.pages.len() <= page {
                 self.pages.push_back(None);
             }
@@ -65,7 +65,7 @@ impl Pages {
 
     /// The bytes from `offset` to the end of its page, at most `len`; none where nothing was written.
     pub(crate) fn slice(&self, offset: u64, len: usize) -> &[u8] {
-        let (page, at) = self.place(offset);
+        let (page, at) = self.position(offset);
         let own = self.pages.get(page).and_then(Option::as_deref).unwrap_or_default();
         own.get(at..).map_or(&[], |rest| &rest[..len.min(rest.len())])
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_whatever_the_order() {
+    fn out_of_order_writes_are_read_back() {
         let data: Vec<u8> = (0..100_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
         let mut pages = Pages::default();
         pages.write(50_000, &data[50_000..]);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_the_final_size_hold() {
+    fn flow_control_and_final_size_are_enforced() {
         let mut half = RecvHalf { max: 10, window: 10, ..RecvHalf::default() };
         assert_eq!(half.extend(6, false), Ok(6));
         assert_eq!(half.extend(11, false).unwrap_err().code, code::FLOW_CONTROL);

@@ -16,8 +16,8 @@ pub(crate) struct SendBuffer {
     base: u64,
     /// Acknowledged above.
     acked: Ranges,
-    /// To be sent again.
-    again: Ranges,
+    /// Lost, to be retransmitted.
+    lost: Ranges,
     /// From here on nothing was sent.
     unsent: u64,
     end: u64,
@@ -59,18 +59,18 @@ impl SendBuffer {
         self.base == self.end
     }
 
-    pub(crate) fn has_again(&self) -> bool {
-        !self.again.is_empty()
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
     }
 
     /// Returns true if there is something to send with new data up to `limit`.
     pub(crate) fn has_work(&self, limit: u64) -> bool {
-        self.has_again() || self.unsent < self.end.min(limit)
+        self.has_lost() || self.unsent < self.end.min(limit)
     }
 
     /// Offset and contiguous length of the next data to send.
     pub(crate) fn peek(&self, limit: u64) -> (u64, u64) {
-        match self.again.first() {
+        match self.lost.first() {
             Some(first) => (first.start, first.end - first.start),
             None => (self.unsent, self.end.min(limit).saturating_sub(self.unsent)),
         }
@@ -78,9 +78,9 @@ impl SendBuffer {
 
     /// Takes what goes next, at most `most` bytes: what was lost first, then what is new, up to `limit`.
     pub(crate) fn take(&mut self, most: u64, limit: u64) -> Option<Range<u64>> {
-        if let Some(first) = self.again.first() {
+        if let Some(first) = self.lost.first() {
             let range = first.start..first.end.min(first.start + most);
-            self.again.remove(&range);
+            self.lost.remove(&range);
             return Some(range).filter(|range| !range.is_empty());
         }
         let range = self.unsent..self.end.min(limit).min(self.unsent + most);
@@ -100,8 +100,8 @@ impl SendBuffer {
         if range.end <= self.base {
             return;
         }
-        if self.has_again() {
-            self.again.remove(&range);
+        if self.has_lost() {
+            self.lost.remove(&range);
         }
         if range.start <= self.base {
             self.base = range.end;
@@ -120,16 +120,16 @@ impl SendBuffer {
     pub(crate) fn on_lost(&mut self, range: Range<u64>) {
         let range = range.start.max(self.base)..range.end;
         if self.acked.is_empty() {
-            self.again.insert(range);
+            self.lost.insert(range);
         } else {
             for gap in self.acked.gaps(range) {
-                self.again.insert(gap);
+                self.lost.insert(gap);
             }
         }
     }
 
-    /// Forgets what was never sent.
-    pub(crate) fn cut(&mut self) {
+    /// Drops data that was never sent.
+    pub(crate) fn truncate(&mut self) {
         self.end = self.unsent;
         self.pages.release(self.base, self.base == self.end);
     }
@@ -139,7 +139,7 @@ impl SendBuffer {
         // What was never sent does not count towards the final size.
         (self.base, self.end) = (self.unsent, self.unsent);
         self.pages.release(self.end, true);
-        (self.acked, self.again) = (Ranges::default(), Ranges::default());
+        (self.acked, self.lost) = (Ranges::default(), Ranges::default());
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acknowledgments_that_overlap_leave_no_gap() {
+    fn overlapping_acks_leave_no_gap() {
         let mut buffer = SendBuffer::default();
         buffer.write(&[7; 2000]);
         assert_eq!(buffer.take(2000, 2000), Some(0..2000));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_and_room_is_told_at_half_of_it() {
+    fn unsent_data_is_bounded_and_writable_is_signalled_at_half() {
         let limits = Limits {
             first_stream_window: 0,
             stream_window: 0,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_goes_first_and_only_what_is_still_missing() {
+    fn lost_data_is_retransmitted_first_and_only_if_missing() {
         let mut buffer = SendBuffer::default();
         buffer.write(&[7; 5000]);
         assert_eq!(buffer.take(1000, 5000), Some(0..1000));

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greedy_streams_leave_every_other_one_a_share() {
+    fn greedy_streams_leave_others_a_share() {
         let mut pool = Pool::new(32 << 20, 32 << 10);
         let mut total = 0;
         for _ in 0..1024 {

@@ -192,10 +192,10 @@ impl Streams {
     }
 
     /// Nothing more will be written, and what was never sent is not.
-    pub(crate) fn cut(&mut self, id: u64) -> Result<(), StreamError> {
+    pub(crate) fn truncate(&mut self, id: u64) -> Result<(), StreamError> {
         let half = self.send_half(id)?;
         if half.fin == Fin::Open && half.reset.is_none() {
-            half.buffer.cut();
+            half.buffer.truncate();
         }
         self.settle(id);
         self.finish(id)
@@ -265,12 +265,12 @@ impl Streams {
     /// The application is done with so many bytes: they are free for all streams.
     fn on_read(&mut self, len: u64) {
         self.read += len;
-        self.tell_data();
+        self.update_max_data();
     }
 
     /// Allows the peer more if that is as much as it has left: half of the window where all is read, and less where some streams are not, which are not
     /// to hold up the others with what was never told.
-    fn tell_data(&mut self) {
+    fn update_max_data(&mut self) {
         let (window, left) = (self.limits.connection_window, self.max_data - self.received);
         let more = self.read + window - self.max_data;
         if more > 0 && more >= left.min(window / 2) {
@@ -280,7 +280,7 @@ impl Streams {
     }
 
     /// Allows the peer more streams: a few at a time, and each at once where few are left.
-    fn tell_streams(&mut self, dir: Dir) {
+    fn update_max_streams(&mut self, dir: Dir) {
         let d = dir as usize;
         let batch = ([self.limits.max_streams_bidi, self.limits.max_streams_uni][d] / 8).max(1);
         let (more, left) = (
@@ -320,7 +320,7 @@ impl Streams {
         }
         if !self.is_own(id) {
             self.peer_may_open[dir_of(id) as usize] += 1;
-            self.tell_streams(dir_of(id));
+            self.update_max_streams(dir_of(id));
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) mod ty {
     pub(crate) const PATH_CIDS_BLOCKED: u64 = 0x3e7c;
 }
 
-/// Which of both directions a stream has.
+/// Directions of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dir {
     /// Both ends write.
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_numbers_are_read_back() {
+    fn integer_frames_round_trip() {
         for (kind, numbers, text) in [
             (ty::RESET_STREAM, &[4, 70, 900][..], "ResetStream { id: 4, code: 70, final_size: 900 }"),
             (ty::STOP_SENDING, &[8, 1], "StopSending { id: 8, code: 1 }"),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_frames_are_rejected() {
         let refused = |bytes: &[u8]| Frame::decode(&mut Reader::new(bytes)).is_err();
         assert!(refused(&[0x40, 0x01]), "a PING whose type is longer than it needs be");
         assert!(refused(&[0x21]), "an unknown type");

@@ -210,14 +210,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn packet_numbers_of_the_standard() {
+    fn packet_number_examples_of_rfc_9000() {
         assert_eq!(expand_pn(0x9b32, 2, 0xa82f_30ea + 1), 0xa82f_9b32);
         assert_eq!(pn_len(0xac_5c02, Some(0xab_e8b3)), 2);
         assert_eq!(pn_len(0xac_e8fe, Some(0xab_e8b3)), 3);
     }
 
     #[test]
-    fn a_version_that_is_not_ours_is_told_by_its_invariants() {
+    fn unknown_version_is_detected_by_its_invariants() {
         let bytes = [0xc0, 0xff, 0, 0, 0x1d, 1, 7, 2, 8, 9, 1, 2, 3];
         assert_eq!(of_another_version(&bytes), Some((&[7][..], &[8, 9][..])));
         assert!(decode(&bytes, 8).is_err());

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_is_refused() {
+    fn invalid_transport_parameters_are_rejected() {
         let of = |params: Params, server| Params::decode(&params.encode(), server).is_err();
         assert!(of(Params { reset_token: Some([1; 16]), ..Params::default() }, false), "of a client");
         assert!(of(Params { max_udp_payload: 1199, ..Params::default() }, true));

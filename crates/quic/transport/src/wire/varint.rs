@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn examples_of_the_standard() {
+    fn varint_examples_of_rfc_9000() {
         let read = |bytes: &[u8]| Reader::new(bytes).var().unwrap();
         assert_eq!(read(&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c]), 151_288_809_941_952_652);
         assert_eq!(read(&[0x9d, 0x7f, 0x3e, 0x7d]), 494_878_333);

@@ -66,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_peer_must_not_say_closes_the_connection_with_the_right_code() {
+fn protocol_violations_close_with_the_right_error_code() {
     for (frames, code) in [
         (&[0x08, 0x03, 1][..], 0x05), // a stream of ours that was not opened
         (&[0x0c, 0x00, 0xbf, 0xff, 0xff, 0xff, 1], 0x03), // beyond flow control
@@ -92,7 +92,7 @@ fn what_a_peer_must_not_say_closes_the_connection_with_the_right_code() {
 }
 
 #[test]
-fn a_server_whose_answer_exceeds_the_limit_waits_instead_of_asking_for_time() {
+fn amplification_limited_server_arms_no_timer() {
     let mut server = Pair::server();
     let (mut now, mut out) = (Time::ZERO + Span::from_secs(1), Vec::new());
     // An Initial packet with a PING, in a datagram of 1200 bytes, and its small siblings.
@@ -118,7 +118,7 @@ fn a_server_whose_answer_exceeds_the_limit_waits_instead_of_asking_for_time() {
 }
 
 #[test]
-fn a_peer_that_gives_and_takes_back_ids_for_ever_gets_no_memory_for_them() {
+fn connection_id_churn_uses_bounded_memory() {
     let mut pair = Pair::new();
     for seq in 2..5000_u32 {
         let mut frame = vec![0x7e, 0x78, 0];

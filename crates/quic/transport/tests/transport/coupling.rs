@@ -22,7 +22,7 @@ fn bits_per_second(bytes: u64, took: Span) -> f64 {
 
 /// Timeouts may send beyond any window; so may the two packets that an acknowledgment allowed before it closed the window.
 #[test]
-fn what_all_paths_have_in_flight_fits_the_one_window() {
+fn combined_window_bounds_bytes_in_flight() {
     for loss in [0, 10, 40] {
         let links = [5, 30, 60].map(|ms| Link { loss, ..shaped(10_000_000, ms) });
         let (mut net, client, server) = connected(&links, &config(Coupling::Combined));
@@ -51,7 +51,7 @@ fn what_all_paths_have_in_flight_fits_the_one_window() {
 
 /// Section 3.1.1 of the paper: the one window is what the worst path leaves of it, less than a good path has alone.
 #[test]
-fn a_path_that_loses_holds_all_back_only_where_they_have_one_window() {
+fn lossy_path_limits_others_only_with_a_combined_window() {
     let bytes = 10_000_000;
     let rate = |coupling, links: &[Link]| {
         let (mut net, client, server) = connected(links, &config(coupling));
@@ -70,7 +70,7 @@ fn a_path_that_loses_holds_all_back_only_where_they_have_one_window() {
 }
 
 #[test]
-fn what_a_silent_path_carries_is_no_longer_in_flight() {
+fn data_of_a_silent_path_leaves_the_combined_window() {
     for cut in [0, 1] {
         let mut links = [shaped(20_000_000, 20), shaped(20_000_000, 30)];
         let begin = Time::ZERO + Span::from_ms(1700);
@@ -112,7 +112,7 @@ fn what_a_silent_path_carries_is_no_longer_in_flight() {
 
 /// Nothing that was sent in four seconds arrived, on whichever path: that the other had answered just before is no answer.
 #[test]
-fn an_outage_of_all_paths_is_persistent_congestion() {
+fn outage_of_all_paths_is_persistent_congestion() {
     for delays in [[10, 20], [20, 10], [15, 15]] {
         let links = delays.map(|ms| shaped(20_000_000, ms));
         let (mut net, client, server) = connected(&links, &config(Coupling::Combined));
@@ -142,7 +142,7 @@ fn an_outage_of_all_paths_is_persistent_congestion() {
 
 /// An abandoned path that kept its bytes would hold the others back for ever.
 #[test]
-fn a_path_that_is_given_up_gives_its_bytes_back() {
+fn abandoned_path_frees_its_bytes_in_flight() {
     let links = [shaped(20_000_000, 10); 3];
     let (mut net, client, server) = connected(&links[..2], &config(Coupling::Combined));
     let mut transfer = Transfer::up(&mut net, client, server, 60_000_000);
@@ -170,7 +170,7 @@ fn a_path_that_is_given_up_gives_its_bytes_back() {
 
 /// It begins with small packets, and has none of the window yet.
 #[test]
-fn a_path_that_has_not_answered_yet_makes_the_window_of_the_others_no_smaller() {
+fn unvalidated_path_does_not_shrink_a_combined_window() {
     let (good, config) = (shaped(20_000_000, 20), config(Coupling::Combined));
     let links = [good, Link { cut: (Time::ZERO, Time::NEVER), ..good }];
     let (mut net, client, server) = connected(&links[..1], &config);
@@ -212,14 +212,14 @@ fn left(config: &Config) -> usize {
 }
 
 #[test]
-fn so_many_paths_are_spared_as_are_asked_for() {
+fn min_paths_bounds_abandonment() {
     for (min_paths, expected) in [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (8, 4)] {
         assert_eq!(left(&accuses_all(min_paths)), expected, "{min_paths}");
     }
 }
 
 #[test]
-fn a_path_that_has_failed_is_none_that_is_spared() {
+fn suspect_paths_do_not_count_for_min_paths() {
     let link = Link { mark_above: 20_000, queue: 300_000, ..shaped(20_000_000, 10) };
     let mut links = [link; 3];
     // Nothing is marked until one of them is cut.
@@ -240,7 +240,7 @@ fn a_path_that_has_failed_is_none_that_is_spared() {
 
 /// The detector reports two paths as one; only one of the two answers.
 #[test]
-fn no_path_is_given_up_in_favour_of_one_that_is_silent() {
+fn no_path_is_abandoned_for_a_silent_one() {
     let link = Link { queue: 300_000, mark_above: u64::MAX, ..shaped(20_000_000, 10) };
     let (mut net, client, server) = connected(&[link; 3], &accuses_all(1));
     let mut transfer = Transfer::up(&mut net, client, server, 60_000_000);
@@ -256,6 +256,6 @@ fn no_path_is_given_up_in_favour_of_one_that_is_silent() {
 
 /// Nothing to compare: a connection with one window has one path for its algorithm.
 #[test]
-fn no_path_is_accused_where_all_have_one_window() {
+fn combined_window_disables_bottleneck_detection() {
     assert_eq!(left(&Config { coupling: Coupling::Combined, ..accuses_all(1) }), 4);
 }

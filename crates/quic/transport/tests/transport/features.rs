@@ -40,7 +40,7 @@ fn datagrams_arrive_whole_or_not_at_all() {
 
 /// Datagrams are held back by the window as streams are, so the window grows for them, too.
 #[test]
-fn datagrams_have_the_window_grow_that_losses_reduce() {
+fn datagrams_are_congestion_controlled() {
     // At two of a thousand the window is some 27 packets, which in 10 ms is more than the link carries.
     let link = Link { rate: 20_000_000, queue: 50_000, loss: 2, ..Link::default() };
     let (mut net, client, server) = pair(&[link], &Config::default());
@@ -60,7 +60,7 @@ fn datagrams_have_the_window_grow_that_losses_reduce() {
 }
 
 #[test]
-fn keys_change_while_packets_are_lost_and_late() {
+fn key_update_survives_loss_and_reordering() {
     let (mut net, client, server) = pair(&[Link { loss: 20, ..Link::default() }], &Config::default());
     let mut transfer = Transfer::up(&mut net, client, server, 1_000_000);
     let mut changes = 0;
@@ -81,7 +81,7 @@ fn keys_change_while_packets_are_lost_and_late() {
 }
 
 #[test]
-fn a_nat_that_forgets_is_followed() {
+fn nat_rebinding_is_followed() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
     let mut transfer = Transfer::up(&mut net, client, server, 3_000_000);
     transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 1_000_000);
@@ -93,7 +93,7 @@ fn a_nat_that_forgets_is_followed() {
 }
 
 #[test]
-fn marks_are_answered_and_a_path_that_clears_them_is_used_without() {
+fn ecn_marks_reduce_the_window_and_bleaching_disables_ecn() {
     let algorithm = Algorithm::by_name("dctcp").unwrap();
     let config = Config { algorithm, params: Params::defaults(algorithm), ..Config::default() };
     let link = Link { rate: 50_000_000, mark_above: 20_000, queue: 300_000, ..Link::default() };
@@ -109,7 +109,7 @@ fn marks_are_answered_and_a_path_that_clears_them_is_used_without() {
 }
 
 #[test]
-fn packets_grow_to_what_the_path_carries_and_shrink_when_it_carries_less() {
+fn path_mtu_discovery_grows_and_shrinks_packets() {
     let config = Config { max_mtu: 9000, ..Config::default() };
     let (mut net, client, server) = pair(&[Link { mtu: 1400, ..Link::default() }], &config);
     Transfer::up(&mut net, client, server, 2_000_000).run(&mut net, Span::from_secs(20));
@@ -122,7 +122,7 @@ fn packets_grow_to_what_the_path_carries_and_shrink_when_it_carries_less() {
 }
 
 #[test]
-fn a_server_that_was_started_again_says_that_it_has_lost_the_connection() {
+fn restarted_server_sends_stateless_reset() {
     let (mut net, client, _) = pair(&[Link::default()], &Config::default());
     net.run_for(Span::from_ms(50));
     let server = Server { tls: tls::server(), config: Arc::default(), retry: NO_RETRY, max_connections: 1 };
@@ -134,7 +134,7 @@ fn a_server_that_was_started_again_says_that_it_has_lost_the_connection() {
 }
 
 #[test]
-fn a_client_shows_its_address_first_if_it_must_and_a_token_spares_it_that() {
+fn retry_validates_the_address_and_a_token_avoids_it() {
     let mut net = Net::new(&[Link::default()], Config::default(), Retry::Always);
     let client = net.connect(Config::default());
     net.handshake(client);
@@ -149,7 +149,7 @@ fn a_client_shows_its_address_first_if_it_must_and_a_token_spares_it_that() {
 }
 
 #[test]
-fn an_unvalidated_address_gets_three_times_what_it_sent() {
+fn unvalidated_address_gets_at_most_three_times_its_bytes() {
     let server = Server { tls: tls::server(), config: Arc::default(), retry: NO_RETRY, max_connections: 9 };
     let (mut client, mut server) = (Endpoint::new(None, [5; 32]), Endpoint::new(Some(server), [6; 32]));
     let mut now = vmcc_units::time::Time::ZERO + Span::from_secs(1);
@@ -175,7 +175,7 @@ fn an_unvalidated_address_gets_three_times_what_it_sent() {
 }
 
 #[test]
-fn changed_packets_are_dropped_and_nothing_else_happens() {
+fn corrupted_packets_are_dropped() {
     let flip: fn(u64, &mut Vec<u8>) = |number, data| flip(number, data);
     for tamper in [flip, truncate, repeat_header] {
         let mut net = Net::new(&[Link::default(), Link::default()], Config::default(), NO_RETRY);
@@ -208,7 +208,7 @@ fn repeat_header(number: u64, data: &mut Vec<u8>) {
 }
 
 #[test]
-fn acknowledgments_take_the_path_that_is_asked_for() {
+fn acks_take_the_configured_path() {
     for (ack_path, other) in [(AckPath::Own, true), (AckPath::Best, false), (AckPath::Fixed(0), false)] {
         let config = Config { ack_path, ..Config::default() };
         let mut links = [Link { rate: 20_000_000, queue: 20_000, ..Link::default() }; 2];
@@ -264,7 +264,7 @@ fn streams_are_reset_stopped_and_limited() {
 
 /// More than half of what the connection may send lies there, and nobody reads it.
 #[test]
-fn streams_that_nobody_reads_hold_no_others_up() {
+fn unread_streams_do_not_block_others() {
     let config = Config { stream_window: 5_000, connection_window: 64_000, ..Config::default() };
     let (mut net, client, server) = pair(&[Link::default()], &config);
     for _ in 0..11 {
@@ -276,7 +276,7 @@ fn streams_that_nobody_reads_hold_no_others_up() {
 }
 
 #[test]
-fn a_stream_that_is_read_gets_more_than_one_that_is_not() {
+fn read_streams_get_more_window_than_unread_ones() {
     let link = Link { delay: Span::from_ms(50), ..Link::default() };
     let config = Config { first_stream_window: 10_000, stream_window: 1 << 20, ..Config::default() };
     let (mut net, client, server) = pair(&[link], &config);
@@ -290,7 +290,7 @@ fn a_stream_that_is_read_gets_more_than_one_that_is_not() {
 
 /// Each is read until it has the widest window that it gets, and then no more.
 #[test]
-fn unread_streams_with_wide_windows_leave_each_other_one_a_share() {
+fn unread_streams_leave_others_a_share_of_the_window() {
     let config = Config {
         first_stream_window: 20_000,
         reserved_stream_window: 5_000,
@@ -325,7 +325,7 @@ fn unread_streams_with_wide_windows_leave_each_other_one_a_share() {
 }
 
 #[test]
-fn what_streams_keep_until_it_is_acknowledged_is_bounded_for_all_together() {
+fn send_buffers_of_all_streams_share_a_bound() {
     let config = Config {
         stream_window: 5_000,
         connection_window: 1 << 20,
@@ -345,7 +345,7 @@ fn what_streams_keep_until_it_is_acknowledged_is_bounded_for_all_together() {
 }
 
 #[test]
-fn as_many_streams_may_be_open_as_were_allowed_whenever_others_ended() {
+fn max_streams_counts_open_streams_only() {
     for ended in 0..40 {
         let config = Config { max_streams_bidi: 16, ..Config::default() };
         let (mut net, client, server) = pair(&[Link::default()], &config);
@@ -369,7 +369,7 @@ fn as_many_streams_may_be_open_as_were_allowed_whenever_others_ended() {
 }
 
 #[test]
-fn an_idle_connection_is_kept_alive_if_that_is_asked_for() {
+fn keep_alive_keeps_an_idle_connection() {
     let config =
         Config { idle_timeout: Span::from_secs(2), keep_alive: Span::from_ms(800), ..Config::default() };
     let (mut net, client, _) = pair(&[Link::default()], &config);
@@ -378,7 +378,7 @@ fn an_idle_connection_is_kept_alive_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_nat_that_forgets_during_a_download_holds_it_up_for_a_round_trip_or_two() {
+fn nat_rebinding_stalls_a_download_for_two_round_trips_at_most() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
     let mut transfer = Transfer::down(&mut net, client, server, 3_000_000);
     transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 1_000_000);
@@ -400,7 +400,7 @@ fn a_nat_that_forgets_during_a_download_holds_it_up_for_a_round_trip_or_two() {
 
 /// Losses at the old address say nothing about the route to the new one (RFC 9000 section 9.4).
 #[test]
-fn another_network_is_learnt_from_the_beginning() {
+fn migration_resets_path_state() {
     let link = Link { rate: 20_000_000, queue: 250_000, delay: Span::from_ms(50), ..Link::default() };
     let (mut net, client, server) = pair(&[link], &Config::default());
     let mut transfer = Transfer::down(&mut net, client, server, 20_000_000);
@@ -415,7 +415,7 @@ fn another_network_is_learnt_from_the_beginning() {
 }
 
 #[test]
-fn who_only_receives_follows_every_change_of_keys() {
+fn receiver_follows_every_key_update() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
     let mut transfer = Transfer::down(&mut net, client, server, 3_000_000);
     net.until(Span::from_secs(20), |net| {
@@ -432,7 +432,7 @@ fn who_only_receives_follows_every_change_of_keys() {
 }
 
 #[test]
-fn keys_of_a_connection_that_is_over_stay_as_they_are() {
+fn closed_connection_does_not_update_keys() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
     Transfer::up(&mut net, client, server, 100_000).run(&mut net, Span::from_secs(5));
     net.run_for(Span::from_ms(200));
@@ -449,7 +449,7 @@ fn keys_of_a_connection_that_is_over_stay_as_they_are() {
 }
 
 #[test]
-fn what_is_sent_begins_the_idle_timeout_anew() {
+fn sending_restarts_the_idle_timeout() {
     let config = Config { idle_timeout: Span::from_secs(3), ..Config::default() };
     let (mut net, client, _) = pair(&[Link::default()], &config);
     net.run_for(Span::from_ms(2500));
@@ -464,7 +464,7 @@ fn what_is_sent_begins_the_idle_timeout_anew() {
 
 /// The client's TLS shows the parameters of the session before until the server has answered.
 #[test]
-fn a_session_is_resumed_with_the_parameters_of_the_new_connection() {
+fn resumed_session_uses_new_transport_parameters() {
     let mut net = Net::new(&[Link::default()], Config::default(), NO_RETRY);
     let tls = tls::client();
     for _ in 0..4 {
@@ -480,7 +480,7 @@ fn a_session_is_resumed_with_the_parameters_of_the_new_connection() {
 
 /// A client that goes as soon as it is connected says so in packets that the server can read still.
 #[test]
-fn who_closes_at_once_is_heard() {
+fn immediate_close_reaches_the_peer() {
     let mut net = Net::new(&[Link::default()], Config::default(), NO_RETRY);
     let client = net.connect(Config::default());
     net.until(Span::from_secs(1), |net| net.happened(0, &Event::Connected).is_some());

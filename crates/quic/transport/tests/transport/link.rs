@@ -14,7 +14,7 @@ fn pair(links: &[Link], config: &Config) -> (Net, vmcc_transport::Handle, vmcc_t
 }
 
 #[test]
-fn a_handshake_and_megabytes() {
+fn handshake_and_bulk_transfer() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
     assert_eq!(net.connection(0, client).alpn(), Some(&b"vmcc-test"[..]));
     assert_eq!(net.connection(0, client).peer_certificates().len(), 1);
@@ -25,7 +25,7 @@ fn a_handshake_and_megabytes() {
 }
 
 #[test]
-fn a_full_link_is_used_and_shared_with_its_queue() {
+fn bulk_transfer_fills_the_link_and_its_queue() {
     let link = Link { rate: 20_000_000, queue: 100_000, ..Link::default() };
     let (mut net, client, server) = pair(&[link], &Config::default());
     let took = Transfer::up(&mut net, client, server, 10_000_000).run(&mut net, Span::from_secs(20));
@@ -34,7 +34,7 @@ fn a_full_link_is_used_and_shared_with_its_queue() {
 }
 
 #[test]
-fn loss_is_repaired() {
+fn lost_packets_are_retransmitted() {
     for loss in [10, 100] {
         let link = Link { loss, ..Link::default() };
         let (mut net, client, server) = pair(&[link], &Config::default());
@@ -63,7 +63,7 @@ fn streams_go_both_ways_and_end() {
 }
 
 #[test]
-fn closing_reaches_the_peer_and_everything_is_let_go() {
+fn close_reaches_the_peer_and_frees_all_state() {
     let (mut net, client, _) = pair(&[Link::default()], &Config::default());
     let now = net.now;
     net.connection(0, client).close(now, 7, b"enough");
@@ -74,7 +74,7 @@ fn closing_reaches_the_peer_and_everything_is_let_go() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_given_up_after_the_idle_timeout() {
+fn idle_timeout_ends_a_connection_to_a_vanished_peer() {
     let config = Config { idle_timeout: Span::from_secs(3), ..Config::default() };
     let (mut net, _, _) = pair(&[Link::default()], &config);
     net.links.clear();

@@ -48,7 +48,7 @@ fn mean(permilles: &[u64]) -> f64 {
 /// 0.5 %. A model of nothing but its law, with whole packets and a round trip in recovery after each loss, gives 1.11 of that on equal paths,
 /// and 0.96 where the other loses four times as much.
 #[test]
-fn two_lossy_paths_carry_what_lia_gives_them() {
+fn two_lossy_paths_reach_the_lia_share() {
     for (second, least, most) in [(5, 0.97, 1.2), (20, 0.85, 1.1)] {
         let share = mean(&[5, second]) / mean(&[5]);
         assert!(

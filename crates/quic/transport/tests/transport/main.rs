@@ -1,21 +1,21 @@
 //! The engine over networks that are simulated, and against other implementations over real ones.
 
 mod arbitrary;
-mod corners;
 mod coupling;
-mod cuts;
 mod datagrams;
+mod ecn;
+mod edge_cases;
 mod features;
-mod heal;
 mod interop;
 mod link;
 mod lossy;
-mod marks;
 mod multipath;
 mod net;
+mod outages;
 mod pair;
+mod path_recovery;
 mod qlog;
 mod resets;
-mod silent;
+mod suspect_paths;
 mod tls;
 mod udp;

@@ -49,7 +49,7 @@ fn two_paths_carry_what_both_can() {
 }
 
 #[test]
-fn a_silent_cut_stalls_for_less_than_a_quarter_second() {
+fn silent_path_loss_stalls_for_less_than_a_quarter_second() {
     for (cut, rate) in [(0, 0), (1, 0), (0, 20_000_000), (1, 20_000_000)] {
         let mut links = [Link { rate, queue: 60_000, delay: Span::from_ms(20), ..Link::default() }; 2];
         links[1].delay = Span::from_ms(30);
@@ -65,7 +65,7 @@ fn a_silent_cut_stalls_for_less_than_a_quarter_second() {
 }
 
 #[test]
-fn a_path_that_was_cut_is_used_again() {
+fn healed_path_is_used_again() {
     let mut links = [shaped(20_000_000, 10); 2];
     let begin = Time::ZERO + Span::from_secs(2);
     links[1].cut = (begin, begin + Span::from_secs(1));
@@ -78,7 +78,7 @@ fn a_path_that_was_cut_is_used_again() {
 }
 
 #[test]
-fn an_abandoned_path_makes_room_for_another() {
+fn abandoned_path_frees_its_slot() {
     let links = [Link::default(); 3];
     let config = Config { max_paths: 2, ..Config::default() };
     let mut net = Net::new(&links, config.clone(), NO_RETRY);
@@ -104,7 +104,7 @@ fn an_abandoned_path_makes_room_for_another() {
 }
 
 #[test]
-fn a_backup_carries_nothing_until_the_other_fails() {
+fn backup_path_is_idle_until_the_other_fails() {
     let (mut net, client, server) = connected(&[shaped(50_000_000, 5); 2], &Config::default());
     net.connection(0, client).set_backup(1, true).unwrap();
     net.run_for(Span::from_ms(100));
@@ -120,9 +120,9 @@ fn a_backup_carries_nothing_until_the_other_fails() {
     assert!(carried(&mut net, server)[1] - during[1] > 3_000_000);
 }
 
-/// Small packets pass, large ones do not any more: it answers each question whether it lives, and none of the data that follows.
+/// The path's MTU has shrunk: small probes are answered, and none of the large data packets that follow.
 #[test]
-fn a_path_that_carries_less_than_before_is_used_on_with_smaller_packets() {
+fn shrunk_path_mtu_is_detected() {
     let (mut net, client, server) = connected(&[shaped(20_000_000, 10); 2], &Config::default());
     let mut transfer = Transfer::up(&mut net, client, server, 40_000_000);
     transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 4_000_000);
@@ -138,7 +138,7 @@ fn a_path_that_carries_less_than_before_is_used_on_with_smaller_packets() {
 
 /// Its packets do not stay as small as they begin because there is always something else to send.
 #[test]
-fn a_path_that_opens_during_a_transfer_finds_its_packet_size() {
+fn path_opened_during_a_transfer_finds_its_mtu() {
     let config = Config::default();
     let links = [shaped(20_000_000, 10); 2];
     let mut net = Net::new(&links, config.clone(), NO_RETRY);
@@ -160,7 +160,7 @@ fn a_path_that_opens_during_a_transfer_finds_its_packet_size() {
 }
 
 #[test]
-fn loss_and_reordering_on_every_path_lose_nothing() {
+fn loss_and_reordering_on_every_path_lose_no_data() {
     let links = [(30, 2), (10, 9), (50, 20)].map(|(loss, ms)| Link { loss, ..shaped(10_000_000, ms) });
     let (mut net, client, server) = connected(&links, &Config::default());
     Transfer::up(&mut net, client, server, 3_000_000).run(&mut net, Span::from_secs(60));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use vmcc_transport::crypto::Side;
-use vmcc_transport::unprotected::{TAG, Unprotected};
+use vmcc_transport::null_crypto::{NullCrypto, TAG};
 use vmcc_transport::{Dir, Ecn, Endpoint, Handle, Retry, Route, Server};
 use vmcc_units::time::{Span, Time};
 
@@ -21,7 +21,7 @@ impl Pair {
     pub(crate) fn new() -> Pair {
         let now = Time::ZERO + Span::from_secs(1);
         let mut ends = [Endpoint::new(None, [1; 32]), Pair::server()];
-        let tls = Arc::new(Unprotected(Side::Client));
+        let tls = Arc::new(NullCrypto(Side::Client));
         let client = ends[0].connect(now, tls, Arc::default(), "", Pair::route(0), Vec::new()).unwrap();
         let mut pair = Pair { now, ends, handles: [Some(client), None], ids: [[0; 8]; 2] };
         pair.exchange();
@@ -33,7 +33,7 @@ impl Pair {
 
     /// One that nobody has said anything to.
     pub(crate) fn server() -> Endpoint {
-        let tls = Arc::new(Unprotected(Side::Server));
+        let tls = Arc::new(NullCrypto(Side::Server));
         let server = Server { tls, config: Arc::default(), retry: Retry::Above(99), max_connections: 9 };
         Endpoint::new(Some(server), [2; 32])
     }

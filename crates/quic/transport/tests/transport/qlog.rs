@@ -49,7 +49,7 @@ impl Kept {
 }
 
 #[test]
-fn losses_marks_and_paths_are_told() {
+fn qlog_reports_losses_marks_and_paths() {
     let links = [
         Link { loss: 20, rate: 10_000_000, queue: 60_000, ..Link::default() },
         Link { mark_above: 20_000, rate: 10_000_000, queue: 60_000, ..Link::default() },
@@ -92,7 +92,7 @@ fn losses_marks_and_paths_are_told() {
 }
 
 #[test]
-fn what_was_refused_is_missed_out_loud() {
+fn qlog_counts_dropped_records() {
     let kept = Kept { refused: Arc::new(Mutex::new(20..51)), ..Kept::default() };
     let mut net = Net::new(&[Link::default()], Config::default(), Retry::Above(usize::MAX));
     let client = net.connect(Config { qlog: Some(Arc::new(kept.clone())), ..Config::default() });

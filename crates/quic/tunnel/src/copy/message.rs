@@ -112,7 +112,7 @@ pub(crate) enum Kind {
 
 /// From the receiver: what it has of the file, by SHA-256, from its beginning on.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     /// Another copy is writing it, perhaps one whose client was killed a moment ago: another answer follows.
     Wait,
     Have {
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_writes_no_line_of_its_own() {
+    fn control_characters_in_names_are_escaped() {
         let refusal = Refusal::new(Reason::System, "größe\n\u{1b}[2J: no\tspace");
         assert_eq!(refusal.to_string(), "größe\\n\\u{1b}[2J: no\\tspace");
     }

@@ -4,14 +4,14 @@
 //! else is one QUIC connection that knows both by that. A stream per file: what it is, how much of it is there (with its SHA-256), the
 //! rest, the SHA-256 of the whole.
 
-mod far;
+mod cleanup;
 mod flow;
-mod gone;
 mod message;
-mod part;
+mod partial;
 mod pattern;
 mod progress;
 mod receive;
+mod remote;
 mod send;
 mod source;
 mod ssh;
@@ -19,17 +19,17 @@ mod target;
 mod tree;
 mod unfinished;
 
-pub use far::serve_once;
 pub use message::{Options, Reason, Refusal};
-pub use progress::{Moment, Progress};
-pub use ssh::{Far, usual_ssh};
-pub use vmcc_udp::ReachError;
+pub use progress::{Progress, Snapshot};
+pub use remote::serve_once;
+pub use ssh::{RemoteCommand, default_ssh};
+pub use vmcc_udp::ConnectError;
 
+use crate::endpoint_addr::ResolveError;
 use crate::keys::{Identity, KeysError};
-use crate::live::board::Board;
-use crate::place::NameError;
 use crate::relays::{self, NamedRelay};
-use crate::run::{block_on, stopped, unless};
+use crate::run::{block_on, run_until, stop_requested};
+use crate::status::server::StatusServer;
 use crate::trust::{self, Trust};
 use crate::wire;
 use message::{ALPN, Done, Match, Plan, Ready, Request, is_final};
@@ -53,7 +53,7 @@ use tokio::time::{sleep, timeout};
 use tree::Tree;
 use vmcc_transport::Config;
 use vmcc_transport::crypto::Tls;
-use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Qlog, SendStream};
+use vmcc_udp::{Connection, Endpoint, FailedAttempt, PathManager, Qlog, SendStream};
 use vmcc_units::time::Span;
 
 /// The end of a connection is told within this time.
@@ -77,7 +77,7 @@ pub struct Job {
     /// This host sends.
     pub sending: bool,
     /// Command that starts the far end.
-    pub far: Far,
+    pub remote: RemoteCommand,
     /// Addresses here to use; none: all.
     pub locals: Vec<IpAddr>,
     /// Relays to use while fewer than `most` paths work.
@@ -92,7 +92,7 @@ pub struct Job {
 
 /// A path that was in use, and what it has carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct PathUsage {
     /// From here; by a relay, from its address.
     pub local: IpAddr,
     /// By this relay, if by any.
@@ -115,9 +115,9 @@ pub struct Outcome {
     /// More of that, not said one by one.
     pub more: u64,
     /// Paths at the end.
-    pub paths: Vec<Carried>,
+    pub paths: Vec<PathUsage>,
     /// Pairs of addresses that were no path.
-    pub unused: Vec<Attempt>,
+    pub unused: Vec<FailedAttempt>,
     /// The far end speaks no multipath QUIC.
     pub single: bool,
 }
@@ -146,7 +146,7 @@ pub enum CopyError {
     },
     /// ssh ended without an offer.
     #[error("{host}: no `{program} serve` was started there{}", code.map_or(String::new(), |code| format!(" (ssh ended with code {code})")))]
-    NoFarEnd {
+    NoRemoteEnd {
         /// The host.
         host: String,
         /// Program that could not be started.
@@ -183,7 +183,7 @@ pub enum CopyError {
     },
     /// No connection came about.
     #[error(transparent)]
-    Reach(#[from] ReachError),
+    Reach(#[from] ConnectError),
     /// The connection ended in the middle.
     #[error("the connection was lost: {0}")]
     Lost(String),
@@ -198,7 +198,7 @@ pub enum CopyError {
     Keys(#[from] KeysError),
     /// A relay's name has no address.
     #[error("relay {0}")]
-    Relay(#[from] NameError),
+    Relay(#[from] ResolveError),
     /// TLS refuses its settings.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
@@ -224,7 +224,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
     if let Some(tree) = tree.as_ref().filter(|tree| tree.entries.is_empty()) {
         return Ok(Outcome { refusals: tree.refusals.clone(), ..Outcome::default() });
     }
-    let started = ssh::start(&job.far, &job.host, identity.fingerprint(), stop);
+    let started = ssh::start(&job.remote, &job.host, identity.fingerprint(), stop);
     // Ctrl-C ends ssh as well, which is no fault of it then.
     if stop.load(Ordering::SeqCst) {
         return Err(CopyError::Interrupted);
@@ -232,15 +232,16 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
     let (mut session, addresses, server) = started?;
     let answer = block_on(async {
         let tls = trust::client(&identity, Trust::Only(BTreeSet::from([server])), ALPN)?;
-        let relays = unless(stopped(stop), relays::resolve(&job.relays)).await;
+        let relays = run_until(stop_requested(stop), relays::resolve(&job.relays)).await;
         let relays = relays.ok_or(CopyError::Interrupted)??;
         let (name, locals) = ("vmcc".to_owned(), job.locals.clone());
         let target = vmcc_udp::Target { name, addresses, locals, relays, most: job.most };
         let endpoint = Endpoint::new(None)?;
-        let _board = Board::open(&endpoint, "cp");
-        let result = over(&endpoint, tls, target, (job, tree), (progress, stop), &mut session).await;
+        let _status = StatusServer::open(&endpoint, "cp");
+        let result =
+            connect_and_copy(&endpoint, tls, target, (job, tree), (progress, stop), &mut session).await;
         // Also where there is no connection relays may have given addresses, or be about to.
-        let _ = timeout(CLOSE_TIMEOUT, endpoint.told()).await;
+        let _ = timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
         result
     })?;
     drop(session);
@@ -248,7 +249,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
 }
 
 /// Connects and copies.
-async fn over(
+async fn connect_and_copy(
     endpoint: &Endpoint,
     tls: Arc<dyn Tls>,
     target: vmcc_udp::Target,
@@ -256,9 +257,9 @@ async fn over(
     (progress, stop): (&Arc<Progress>, &AtomicBool),
     session: &mut Session,
 ) -> Result<Outcome, CopyError> {
-    let reach = endpoint.reach(tls, Arc::new(config(job.qlog.clone())), &target);
-    let connection = unless(stopped(stop), reach).await.ok_or(CopyError::Interrupted)??;
-    let keeper = Keeper::start(&connection, target);
+    let reach = endpoint.connect(tls, Arc::new(config(job.qlog.clone())), &target);
+    let connection = run_until(stop_requested(stop), reach).await.ok_or(CopyError::Interrupted)??;
+    let keeper = PathManager::start(&connection, target);
     let work = async {
         match tree {
             Some(tree) => put(&connection, job, tree, progress).await,
@@ -267,12 +268,13 @@ async fn over(
     };
     let work = async { work.await.map_err(|error| lost(&connection, error)) };
     let work = async {
-        let done = unless(gone::gone(&connection, || session.has_ended()), work).await;
+        let done = run_until(cleanup::peer_lost(&connection, || session.has_ended()), work).await;
         done.unwrap_or_else(|| {
             Err(CopyError::Lost("ssh has ended, and the far end answers on no path".to_owned()))
         })
     };
-    let work = unless(show_paths(&connection, progress), unless(stopped(stop), work)).await.flatten();
+    let work =
+        run_until(show_paths(&connection, progress), run_until(stop_requested(stop), work)).await.flatten();
     let result = work.unwrap_or(Err(CopyError::Interrupted));
     let (result, control) = match result {
         Ok((outcome, control)) => (Ok(outcome), control),
@@ -282,12 +284,12 @@ async fn over(
         // All is there, and nothing interrupts that any more: the far end is told so.
         let told = async {
             control.shutdown().await?;
-            control.arrived().await
+            control.wait_acked().await
         };
         let _ = timeout(CLOSE_TIMEOUT, told).await;
     }
     let result = result.map(|mut outcome| {
-        outcome.paths = carried(&connection);
+        outcome.paths = path_usage(&connection);
         outcome.unused = keeper.failed();
         outcome.single = !connection.is_multipath();
         outcome
@@ -302,7 +304,7 @@ fn check(job: &Job) -> Result<(), CopyError> {
         return wrong(format!("`{}` is no host", job.host));
     }
     // They are words of a command line there.
-    if job.far.program.is_empty() || job.far.program.chars().any(char::is_control) {
+    if job.remote.program.is_empty() || job.remote.program.chars().any(char::is_control) {
         return wrong("the program at the far end has no usable name".to_owned());
     }
     Ok(())
@@ -408,7 +410,7 @@ fn target_of(job: &Job, matches: Vec<Match>) -> Result<(Target, Vec<PathBuf>), C
 /// Refusal for files that the far end announced and did not send.
 fn missing(job: &Job, planned: u64, roots: &[PathBuf], receiver: &Receiver, refused: u64) -> Option<Refusal> {
     let say = |text: String| Some(Refusal::new(Reason::Changed, format!("{text}; copy it again")));
-    let files = receiver.progress.moment().files_done;
+    let files = receiver.progress.snapshot().files_done;
     if files.saturating_add(refused) < planned {
         return say(format!("{}: sent {files} of the {planned} files that it announced", job.host));
     }
@@ -435,9 +437,9 @@ async fn show_paths(connection: &Connection, progress: &Progress) {
     }
 }
 
-fn carried(connection: &Connection) -> Vec<Carried> {
+fn path_usage(connection: &Connection) -> Vec<PathUsage> {
     let paths = connection.paths().into_iter().filter(|path| path.open);
-    let one = |path: vmcc_transport::PathReport| Carried {
+    let one = |path: vmcc_transport::PathReport| PathUsage {
         local: path.route.local.ip(),
         relay: connection.endpoint().via(path.route.local).map(|via| via.relay.to_string()),
         remote: path.route.remote,

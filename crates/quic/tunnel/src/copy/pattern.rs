@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_match_as_those_of_scp() {
+    fn wildcards_match_like_scp() {
         let folder = tempfile::tempdir().unwrap();
         // No pattern itself, whatever is in its name.
         let base = folder.path().join("[b]*");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_match_are_taken() {
+    fn only_matching_names_are_accepted() {
         for (path, name) in [("x/*.txt", "a.txt"), ("x/*.txt/", "a.txt"), ("a[1]", "a1"), ("a[1]", "a[1]")] {
             assert!(names(path.as_bytes(), name.as_bytes()), "{path} {name}");
         }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn homes_have_no_name() {
+    fn home_directories_have_no_name() {
         let own = std::env::var_os("HOME").map(PathBuf::from).unwrap();
         let root = User::from_name("root").unwrap().unwrap().dir;
         for (path, place, name) in [

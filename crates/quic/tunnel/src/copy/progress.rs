@@ -22,9 +22,9 @@ struct Text {
     paths: String,
 }
 
-/// A moment of it.
+/// Snapshot of a copy's progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct Snapshot {
     /// Files in all; 0 before that is known.
     pub files: u64,
     /// Bytes in all.
@@ -43,10 +43,10 @@ pub struct Moment {
 
 impl Progress {
     /// The present state.
-    pub fn moment(&self) -> Moment {
+    pub fn snapshot(&self) -> Snapshot {
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Moment {
+        Snapshot {
             files: read(&self.files),
             bytes: read(&self.bytes),
             files_done: read(&self.files_done),

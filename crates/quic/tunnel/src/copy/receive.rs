@@ -1,14 +1,14 @@
 //! The end of a copy that stores the files.
 
 use super::flow::Flow;
-use super::message::{Answer, Done, Item, Kind, Options, Reason, Refusal, Start, Stored};
-use super::part::{Part, in_the_way, preserve};
+use super::message::{Done, Item, Kind, Options, Reason, Refusal, Reply, Start, Stored};
+use super::partial::{PartialFile, ensure_absent, preserve};
 use super::progress::Progress;
 use super::send::{MAX_REFUSALS, name_of};
 use super::source::Source;
 use super::target::Target;
 use super::{PIECE, PIECES};
-use crate::run::unless;
+use crate::run::run_until;
 use crate::wire;
 use std::collections::BTreeSet;
 use std::future::{Future, ready};
@@ -24,7 +24,7 @@ use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 
 /// Another copy of the same file is waited for so long: one that was orphaned, and heard nothing of it, ends before.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(40);
-const AGAIN: Duration = Duration::from_millis(200);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Files that could not be stored: as many as people read. A sender may cause any number.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ pub(super) async fn receive_tree(
         std::future::pending().await
     };
     let done =
-        unless(accept, wire::read_list::<Done>(control)).await.ok_or(io::ErrorKind::NotConnected)??;
+        run_until(accept, wire::read_list::<Done>(control)).await.ok_or(io::ErrorKind::NotConnected)??;
     // The sender has heard of every file by now.
     Ok((done, receiver.target.finish()))
 }
@@ -104,16 +104,16 @@ async fn take(stream: Stream, receiver: Arc<Receiver>) {
     };
     // An error here is one of the connection, which whoever reads `control` hears of, too.
     if told.is_ok() && to.shutdown().await.is_ok() {
-        let _ = to.arrived().await;
+        let _ = to.wait_acked().await;
     }
 }
 
 async fn folder(to: &mut SendStream, item: &Item, receiver: &Receiver) -> io::Result<()> {
     let answer = match receiver.target.make_folder(item) {
-        Ok(()) => Answer::Have { len: 0, sha256: [0; 32] },
+        Ok(()) => Reply::Have { len: 0, sha256: [0; 32] },
         Err(refusal) => {
             receiver.refuse(&refusal);
-            Answer::Refused(refusal)
+            Reply::Refused(refusal)
         }
     };
     wire::write(to, &answer).await
@@ -123,7 +123,7 @@ async fn folder(to: &mut SendStream, item: &Item, receiver: &Receiver) -> io::Re
 enum Found {
     /// One of the same size, perhaps the same, and its hash.
     Whole(Box<Source>, [u8; 32]),
-    Part(Box<Part>),
+    Partial(Box<PartialFile>),
 }
 
 async fn file(
@@ -137,23 +137,23 @@ async fn file(
         let (receiver, item) = (receiver.clone(), item.clone());
         move || find(&receiver, &item, size)
     };
-    let place = receiver.target.place(item).unwrap_or_default();
+    let place = receiver.target.path_of(item).unwrap_or_default();
     let busy = async {
         receiver.progress.wait_for(&place);
-        wire::write(to, &Answer::Wait).await
+        wire::write(to, &Reply::Wait).await
     };
-    let found = match patiently(&receiver.flow, &place, find, busy).await? {
+    let found = match retry_while_locked(&receiver.flow, &place, find, busy).await? {
         Ok(found) => found,
         Err(refusal) => {
             receiver.refuse(&refusal);
-            return wire::write(to, &Answer::Refused(refusal)).await;
+            return wire::write(to, &Reply::Refused(refusal)).await;
         }
     };
     let (len, sha256) = match &found {
         Found::Whole(_, sha256) => (size, *sha256),
-        Found::Part(part) => (part.len(), part.digest()),
+        Found::Partial(part) => (part.len(), part.digest()),
     };
-    wire::write(to, &Answer::Have { len, sha256 }).await?;
+    wire::write(to, &Reply::Have { len, sha256 }).await?;
     let Start { offset } = wire::read(from).await?;
     if offset != 0 && offset != len {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the sender begins where nobody asked it to"));
@@ -185,7 +185,7 @@ async fn file(
 }
 
 /// Result of `attempt` once no other copy writes the file; `busy` tells the other end to wait.
-async fn patiently<T: Send + 'static>(
+async fn retry_while_locked<T: Send + 'static>(
     flow: &Flow,
     place: &Path,
     attempt: impl Fn() -> Result<Option<T>, Refusal> + Clone + Send + 'static,
@@ -205,18 +205,18 @@ async fn patiently<T: Send + 'static>(
         if let Some(busy) = busy.take() {
             busy.await?;
         }
-        sleep(AGAIN).await;
+        sleep(LOCK_RETRY_INTERVAL).await;
     }
 }
 
 /// Looks up a file at its place; `None` while another copy writes it.
 fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Option<Found>, Refusal> {
-    let place = receiver.target.place(item)?;
+    let place = receiver.target.path_of(item)?;
     if let Some(mut like) = receiver.target.like(&place, size)? {
         let sha256 = like.digest()?;
         return Ok(Some(Found::Whole(Box::new(like), sha256)));
     }
-    Ok(Part::open(&place, size)?.map(|part| Found::Part(Box::new(part))))
+    Ok(PartialFile::open(&place, size)?.map(|part| Found::Partial(Box::new(part))))
 }
 
 /// Prepares the part to write; nothing if the file is there already.
@@ -225,7 +225,7 @@ async fn begin(
     offset: u64,
     item: &Item,
     receiver: &Receiver,
-) -> io::Result<Result<Option<Box<Part>>, Refusal>> {
+) -> io::Result<Result<Option<Box<PartialFile>>, Refusal>> {
     match found {
         Found::Whole(like, _) if offset == like.size() => {
             let options = receiver.target.options;
@@ -241,20 +241,20 @@ async fn begin(
                 let place = place.clone();
                 move || replace(&place, size, force)
             };
-            let part = patiently(&receiver.flow, &place, replace, ready(Ok(()))).await?;
+            let part = retry_while_locked(&receiver.flow, &place, replace, ready(Ok(()))).await?;
             Ok(part.map(Some))
         }
-        Found::Part(part) if offset == part.len() => Ok(Ok(Some(part))),
-        Found::Part(mut part) => Ok(part.restart().map(|()| Some(part))),
+        Found::Partial(part) if offset == part.len() => Ok(Ok(Some(part))),
+        Found::Partial(mut part) => Ok(part.restart().map(|()| Some(part))),
     }
 }
 
 /// A new file for one that is there and another one; `None` while another copy writes it.
-fn replace(place: &Path, size: u64, force: bool) -> Result<Option<Box<Part>>, Refusal> {
+fn replace(place: &Path, size: u64, force: bool) -> Result<Option<Box<PartialFile>>, Refusal> {
     if !force {
-        in_the_way(place)?;
+        ensure_absent(place)?;
     }
-    let Some(mut part) = Part::open(place, size)? else { return Ok(None) };
+    let Some(mut part) = PartialFile::open(place, size)? else { return Ok(None) };
     part.restart()?;
     Ok(Some(Box::new(part)))
 }
@@ -262,7 +262,7 @@ fn replace(place: &Path, size: u64, force: bool) -> Result<Option<Box<Part>>, Re
 /// Writes what comes, checks it and gives it its name. An error of the stream is the outer one.
 async fn store(
     from: &mut RecvStream,
-    part: Box<Part>,
+    part: Box<PartialFile>,
     item: &Item,
     mut left: u64,
     receiver: &Arc<Receiver>,
@@ -302,7 +302,7 @@ async fn store(
 }
 
 fn write_small(
-    mut part: Part,
+    mut part: PartialFile,
     bytes: &[u8],
     sha256: [u8; 32],
     item: &Item,
@@ -312,7 +312,7 @@ fn write_small(
     part.finish(sha256, item, options)
 }
 
-fn write_pieces(mut part: Part, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<Part, Refusal> {
+fn write_pieces(mut part: PartialFile, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<PartialFile, Refusal> {
     while let Some(piece) = pieces.blocking_recv() {
         part.write(&piece)?;
     }

@@ -1,7 +1,7 @@
 //! The end of a copy that has the files.
 
 use super::flow::Flow;
-use super::message::{Answer, Done, Item, Kind, Refusal, Start, Stored};
+use super::message::{Done, Item, Kind, Refusal, Reply, Start, Stored};
 use super::progress::Progress;
 use super::source::Source;
 use super::tree::{Entry, Tree};
@@ -141,13 +141,13 @@ impl Sender {
         wire::write(&mut to, item).await?;
         loop {
             let have = match wire::read(&mut from).await? {
-                Answer::Wait => {
+                Reply::Wait => {
                     let text = format!("{}, which another copy is writing: waiting", name_of(item));
                     self.progress.begin(&text);
                     continue;
                 }
-                Answer::Have { len, sha256 } => Have::Some { len, sha256 },
-                Answer::Refused(refusal) => Have::Refused(refusal),
+                Reply::Have { len, sha256 } => Have::Some { len, sha256 },
+                Reply::Refused(refusal) => Have::Refused(refusal),
             };
             return Ok((have, to, from));
         }

@@ -2,7 +2,7 @@
 
 use super::PIECE;
 use super::message::{Item, Kind, Reason, Refusal};
-use super::part::{digest_of, hash, time_of};
+use super::partial::{digest_of, hash, time_of};
 use aws_lc_rs::digest::{Context, SHA256};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn torn_reads_are_refused_whatever_the_size_becomes() {
+    fn torn_reads_are_refused() {
         let both_ends = |path: &Path| {
             write_at(path, 0, b"new");
             write_at(path, SIZE - 3, b"new");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_within_one_clock_tick_is_noticed() {
+    fn write_within_one_clock_tick_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = settled(&folder);
         let mut source = Source::open(&path).unwrap();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_no_byte_that_was_read_is_no_change() {
+    fn append_rename_and_unlink_are_no_change() {
         let cases: [Case<'_>; 4] = [
             ("appended to", &|path| {
                 OpenOptions::new().append(true).open(path).unwrap().write_all(b"more").unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_is_refused_without_waiting_for_a_writer() {
+    fn fifo_is_refused_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_resumes_behind_equal_bytes_only() {
+    fn resume_requires_equal_prefix() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         fs::write(&path, b"hello world").unwrap();

@@ -1,8 +1,8 @@
 //! Starting the far end through ssh, and what it says.
 
 use super::CopyError;
-use super::far::{MARK, MAX_LINE};
 use super::message::{Hello, Offer, VERSION};
+use super::remote::{MAX_LINE, OFFER_PREFIX};
 use crate::keys::Fingerprint;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -23,7 +23,7 @@ const SSH_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Command that starts the far end.
 #[derive(Clone, Debug)]
-pub struct Far {
+pub struct RemoteCommand {
     /// The ssh command with its options, separated by spaces.
     pub ssh: String,
     /// The TCP port of ssh there; none: the one that ssh knows.
@@ -37,7 +37,7 @@ pub struct Far {
 }
 
 /// The ssh command that is used where none is named.
-pub fn usual_ssh() -> String {
+pub fn default_ssh() -> String {
     std::env::var("VMCC_SSH").ok().filter(|ssh| !ssh.trim().is_empty()).unwrap_or_else(|| "ssh".to_owned())
 }
 
@@ -90,20 +90,20 @@ fn wait_for_offer(stdout: ChildStdout, stop: &AtomicBool) -> Result<Option<Offer
 
 /// Starts the far end at `host`, tells it who will come, and returns where to.
 pub(super) fn start(
-    far: &Far,
+    remote: &RemoteCommand,
     host: &str,
     own: Fingerprint,
     stop: &AtomicBool,
 ) -> Result<(Session, Vec<SocketAddr>, Fingerprint), CopyError> {
     let names = look_up(host);
-    let mut words = far.ssh.split_whitespace();
+    let mut words = remote.ssh.split_whitespace();
     let program = words.next().ok_or_else(|| CopyError::Usage("the ssh command is empty".to_owned()))?;
     let mut command = Command::new(program);
     command.args(words);
-    if let Some(port) = far.ssh_port {
+    if let Some(port) = remote.ssh_port {
         command.arg("-p").arg(port.to_string());
     }
-    command.arg(host).arg(command_there(far));
+    command.arg(host).arg(command_there(remote));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.spawn().map_err(|source| CopyError::Ssh { command: program.to_owned(), source })?;
     let mut session = Session(child);
@@ -121,22 +121,22 @@ pub(super) fn start(
             }
             let fingerprint = offer.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
             offer.addresses.truncate(MAX_ADDRESSES);
-            let addresses = reachable(far, &names, offer.addresses);
+            let addresses = reachable(remote, &names, offer.addresses);
             Ok((session, addresses, fingerprint))
         }
         None => {
             let code = session.end();
-            Err(CopyError::NoFarEnd { host: host.to_owned(), program: far.program.clone(), code })
+            Err(CopyError::NoRemoteEnd { host: host.to_owned(), program: remote.program.clone(), code })
         }
     }
 }
 
-fn command_there(far: &Far) -> String {
-    let mut text = format!("{} serve --once", far.program);
-    if far.port != 0 {
-        text += &format!(" --port {}", far.port);
+fn command_there(remote: &RemoteCommand) -> String {
+    let mut text = format!("{} serve --once", remote.program);
+    if remote.port != 0 {
+        text += &format!(" --port {}", remote.port);
     }
-    for address in &far.addresses {
+    for address in &remote.addresses {
         text += &format!(" --address {address}");
     }
     text
@@ -145,7 +145,7 @@ fn command_there(far: &Far) -> String {
 /// Login scripts may say something first, but not forever.
 fn offer(from: impl BufRead) -> Option<Offer> {
     let lines = from.take(MAX_LINE).lines().map_while(Result::ok);
-    lines.into_iter().find_map(|line| serde_json::from_str(line.strip_prefix(MARK)?).ok())
+    lines.into_iter().find_map(|line| serde_json::from_str(line.strip_prefix(OFFER_PREFIX)?).ok())
 }
 
 /// Looks up what `host` is known as here, while ssh does the same.
@@ -163,11 +163,11 @@ fn look_up(host: &str) -> Receiver<Vec<SocketAddr>> {
 /// Candidate addresses of the far end: its own, and the one by which its host is known here, which may work where these do not (a
 /// NAT that forwards the port).
 fn reachable(
-    far: &Far,
+    remote: &RemoteCommand,
     names: &Receiver<Vec<SocketAddr>>,
     mut addresses: Vec<SocketAddr>,
 ) -> Vec<SocketAddr> {
-    let Some(port) = addresses.first().map(SocketAddr::port).filter(|_| far.addresses.is_empty()) else {
+    let Some(port) = addresses.first().map(SocketAddr::port).filter(|_| remote.addresses.is_empty()) else {
         return addresses;
     };
     let own: Vec<_> = vmcc_udp::sources().unwrap_or_default().into_iter().map(|source| source.ip).collect();

@@ -1,7 +1,7 @@
-//! Places of what arrives. The sender names nothing above what the receiver has chosen.
+//! Paths of arriving items. The sender names nothing above what the receiver has chosen.
 
 use super::message::{Item, Options, Reason, Refusal};
-use super::part::{in_the_way, is_name_of_part, mask, mode_of, special, time_of};
+use super::partial::{ensure_absent, is_partial_name, mode_of, process_umask, special_file, time_of};
 use super::source::Source;
 use super::unfinished;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Place of each source.
+/// Target path of each source.
 pub(crate) struct Target {
     roots: Vec<Root>,
     pub(crate) options: Options,
@@ -22,7 +22,7 @@ pub(crate) struct Target {
 }
 
 struct Root {
-    place: PathBuf,
+    path: PathBuf,
     /// Which source this is, see [`unfinished::origin`]. Absent with an older sender.
     origin: Option<String>,
     /// Its folder is made by this copy, or by an earlier one of the same source that was interrupted.
@@ -64,13 +64,13 @@ impl Target {
         if !target.is_dir() && (names.len() > 1 || target.as_os_str().as_bytes().ends_with(b"/")) {
             return Err(bad(format!("{}: is no folder to copy into; make it first", target.display())));
         }
-        let place = |name: &Option<OsString>| match name {
+        let path = |name: &Option<OsString>| match name {
             Some(name) if folder => target.join(name),
             _ => target.to_owned(),
         };
-        let places: Vec<PathBuf> = names.iter().map(place).collect();
+        let paths: Vec<PathBuf> = names.iter().map(path).collect();
         let mut sorted: Vec<_> =
-            places.iter().zip(names).filter(|(_, name)| name.is_some()).map(|(p, _)| p).collect();
+            paths.iter().zip(names).filter(|(_, name)| name.is_some()).map(|(p, _)| p).collect();
         sorted.sort();
         if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]) {
             return Err(bad(format!(
@@ -78,9 +78,8 @@ impl Target {
                 twice[0].display()
             )));
         }
-        let root =
-            |(at, place)| Root { place, origin: origins.get(at).cloned(), made: AtomicBool::new(false) };
-        let roots = places.into_iter().enumerate().map(root).collect();
+        let root = |(at, path)| Root { path, origin: origins.get(at).cloned(), made: AtomicBool::new(false) };
+        let roots = paths.into_iter().enumerate().map(root).collect();
         Ok(Target { roots, options, folders: Mutex::default() })
     }
 
@@ -93,86 +92,86 @@ impl Target {
         self.roots.get(item.root).ok_or_else(wrong_name)
     }
 
-    /// Place of an item.
-    pub(crate) fn place(&self, item: &Item) -> Result<PathBuf, Refusal> {
-        let mut place = self.root(item)?.place.clone();
+    /// Path of an item.
+    pub(crate) fn path_of(&self, item: &Item) -> Result<PathBuf, Refusal> {
+        let mut path = self.root(item)?.path.clone();
         if !item.below.is_empty() && !self.options.recursive {
             return Err(wrong_name());
         }
-        let mut is_part = place.file_name().is_some_and(is_name_of_part);
+        let mut is_part = path.file_name().is_some_and(is_partial_name);
         for name in &item.below {
             let name = OsStr::from_bytes(name);
             if !is_plain(name) {
                 return Err(wrong_name());
             }
-            is_part |= is_name_of_part(name);
-            place.push(name);
+            is_part |= is_partial_name(name);
+            path.push(name);
         }
         if is_part {
             let text = format!(
                 "{}: is what an interrupted copy left; finish that first, or remove it",
-                place.display()
+                path.display()
             );
             return Err(Refusal::new(Reason::BadTarget, text));
         }
-        Ok(place)
+        Ok(path)
     }
 
     /// Makes a folder, unless it is there.
     pub(crate) fn make_folder(&self, item: &Item) -> Result<(), Refusal> {
-        let (place, root) = (self.place(item)?, self.root(item)?);
+        let (path, root) = (self.path_of(item)?, self.root(item)?);
         let origin = root.origin.as_ref().filter(|_| item.below.is_empty());
         // Writable for as long as files come.
         let mode = item.mode & 0o777 | 0o700;
-        if place.is_dir() {
-            if origin.is_some_and(|origin| unfinished::is_of(&place, origin)) {
+        if path.is_dir() {
+            if origin.is_some_and(|origin| unfinished::is_of(&path, origin)) {
                 root.made.store(true, Ordering::Relaxed);
             }
             let made = root.made.load(Ordering::Relaxed);
             if made {
                 // The interrupted copy may have come as far as to set it.
-                let set = fs::set_permissions(&place, Permissions::from_mode(mode & !mask()));
-                set.map_err(|error| Refusal::system(&place, &error))?;
+                let set = fs::set_permissions(&path, Permissions::from_mode(mode & !process_umask()));
+                set.map_err(|error| Refusal::system(&path, &error))?;
             }
             if made || self.options.preserve {
-                self.finish_later(place, item);
+                self.finish_later(path, item);
             }
             return Ok(());
         }
         if !self.options.recursive {
-            let text = format!("{}: nobody asked for a folder", place.display());
+            let text = format!("{}: nobody asked for a folder", path.display());
             return Err(Refusal::new(Reason::BadTarget, text));
         }
         match origin {
             Some(origin) => {
-                unfinished::make_folder(&place, mode, origin)?;
+                unfinished::make_folder(&path, mode, origin)?;
                 root.made.store(true, Ordering::Relaxed);
             }
-            None => match DirBuilder::new().mode(mode).create(&place) {
+            None => match DirBuilder::new().mode(mode).create(&path) {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return in_the_way(&place),
-                Err(error) => return Err(Refusal::system(&place, &error)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return ensure_absent(&path),
+                Err(error) => return Err(Refusal::system(&path, &error)),
             },
         }
-        self.finish_later(place, item);
+        self.finish_later(path, item);
         Ok(())
     }
 
-    fn finish_later(&self, place: PathBuf, item: &Item) {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner).push((place, item.clone()));
+    fn finish_later(&self, path: PathBuf, item: &Item) {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).push((path, item.clone()));
     }
 
     /// Everything has arrived: folders get what they are to have, the deepest first.
     pub(crate) fn finish(&self) -> Vec<Refusal> {
         let folders = std::mem::take(&mut *self.folders.lock().unwrap_or_else(PoisonError::into_inner));
-        let set = |(place, item): (PathBuf, Item)| {
+        let set = |(path, item): (PathBuf, Item)| {
             let set = || {
                 if self.options.preserve {
-                    fs::File::open(&place)?.set_modified(time_of(item.modified))?;
+                    fs::File::open(&path)?.set_modified(time_of(item.modified))?;
                 }
-                fs::set_permissions(&place, Permissions::from_mode(mode_of(&item, self.options)))
+                fs::set_permissions(&path, Permissions::from_mode(mode_of(&item, self.options)))
             };
-            set().err().map(|error| Refusal::system(&place, &error))
+            set().err().map(|error| Refusal::system(&path, &error))
         };
         folders.into_iter().rev().filter_map(set).collect()
     }
@@ -181,26 +180,26 @@ impl Target {
     pub(crate) fn release(&self) {
         for root in self.roots.iter().filter(|root| root.made.load(Ordering::Relaxed)) {
             // Where it cannot be removed, what is repeated goes on in this folder, which does no harm.
-            let _ = unfinished::remove_mark(&root.place);
+            let _ = unfinished::remove_mark(&root.path);
         }
     }
 
     /// A file of the same size that is there already; an error if there is something that is not to be replaced.
-    pub(crate) fn like(&self, place: &Path, size: u64) -> Result<Option<Source>, Refusal> {
-        match fs::metadata(place) {
-            Ok(there) if !there.is_file() => return Err(special(place)),
-            Ok(there) if there.len() == size => match Source::open(place) {
+    pub(crate) fn like(&self, path: &Path, size: u64) -> Result<Option<Source>, Refusal> {
+        match fs::metadata(path) {
+            Ok(there) if !there.is_file() => return Err(special_file(path)),
+            Ok(there) if there.len() == size => match Source::open(path) {
                 Ok(source) if source.size() == size => return Ok(Some(source)),
                 // What cannot be read can be replaced.
                 Err(refusal) if !self.options.force => return Err(refusal),
                 _ => {}
             },
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Refusal::system(place, &error));
+                return Err(Refusal::system(path, &error));
             }
             _ => {}
         }
-        if self.options.force { Ok(None) } else { in_the_way(place).map(|()| None) }
+        if self.options.force { Ok(None) } else { ensure_absent(path).map(|()| None) }
     }
 }
 
@@ -219,33 +218,33 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_names_nothing_above_what_was_chosen() {
+    fn sender_cannot_escape_the_target() {
         let folder = tempfile::tempdir().unwrap();
         let names = [Some("a".into()), None];
         let options = Options { recursive: true, ..Options::default() };
         let target = Target::new(folder.path(), &names, &[], options).unwrap();
-        assert_eq!(target.place(&item(0, &["b", "c"])).unwrap(), folder.path().join("a/b/c"));
-        assert_eq!(target.place(&item(1, &["b"])).unwrap(), folder.path().join("b"));
+        assert_eq!(target.path_of(&item(0, &["b", "c"])).unwrap(), folder.path().join("a/b/c"));
+        assert_eq!(target.path_of(&item(1, &["b"])).unwrap(), folder.path().join("b"));
         for below in [&[".."][..], &["b", "..", "..", "x"], &["/etc"], &["b/c"], &[""], &["."], &["a\0"]] {
-            assert!(target.place(&item(0, below)).is_err(), "{below:?}");
+            assert!(target.path_of(&item(0, below)).is_err(), "{below:?}");
         }
-        assert!(target.place(&item(2, &[])).is_err());
+        assert!(target.path_of(&item(2, &[])).is_err());
         for below in [&["b", ".x.vmcc-part"][..], &[".x.vmcc-part", "b"]] {
-            assert!(target.place(&item(0, below)).is_err(), "the name of `x` while it arrives: {below:?}");
+            assert!(target.path_of(&item(0, below)).is_err(), "the name of `x` while it arrives: {below:?}");
         }
         for name in ["..", "a/b", "/", ""] {
             assert!(Target::new(folder.path(), &[Some(name.into())], &[], options).is_err(), "{name}");
         }
         let flat = Target::new(folder.path(), &names[..1], &[], Options::default()).unwrap();
-        assert!(flat.place(&item(0, &["b"])).is_err(), "nobody asked for folders");
+        assert!(flat.path_of(&item(0, &["b"])).is_err(), "nobody asked for folders");
     }
 
     #[test]
-    fn sources_go_where_cp_puts_them() {
+    fn targets_match_cp() {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
         let one = Target::new(&absent, &[Some("a".into())], &[], Options::default()).unwrap();
-        assert_eq!(one.place(&item(0, &[])).unwrap(), absent);
+        assert_eq!(one.path_of(&item(0, &[])).unwrap(), absent);
         let two = [Some("a".into()), Some("b".into())];
         assert!(Target::new(&absent, &two, &[], Options::default()).is_err());
         assert!(

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depth_is_limited_by_the_systems_paths_alone() {
+    fn depth_is_limited_by_path_max_only() {
         let folder = tempfile::tempdir().unwrap();
         let depth = (4095 - folder.path().as_os_str().len()) / 2 - 1;
         let mut deep = folder.path().to_owned();

@@ -2,14 +2,14 @@
 //! command after an interruption would find a folder, and make `new/tree`.
 
 use super::message::{Reason, Refusal};
-use super::part::{in_the_way, name_of_part, rename_new};
+use super::partial::{ensure_absent, partial_path, rename_noreplace};
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// A name that no item of a copy may have, see [`super::part::is_name_of_part`].
+/// A name that no item of a copy may have, see [`super::partial::is_partial_name`].
 const NAME: &str = ".vmcc-part";
 /// Longer marks are not ours.
 const MAX_MARK_BYTES: u64 = 1 << 10;
@@ -32,14 +32,14 @@ fn line(origin: &str) -> String {
 
 /// Makes a folder that has a mark from its first moment on.
 pub(super) fn make_folder(folder: &Path, mode: u32, origin: &str) -> Result<(), Refusal> {
-    let staged = name_of_part(folder);
+    let staged = partial_path(folder);
     stage(&staged, mode)?;
-    let made = mark(&staged, origin).and_then(|()| rename_new(&staged, folder));
+    let made = mark(&staged, origin).and_then(|()| rename_noreplace(&staged, folder));
     match made {
         Ok(()) => Ok(()),
         // The same command twice at a time.
         Err(_) if is_of(folder, origin) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => in_the_way(folder),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => ensure_absent(folder),
         Err(error) => Err(Refusal::system(folder, &error)),
     }
 }
@@ -88,21 +88,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_marked_folder_appears_at_once_and_loses_only_its_mark() {
+    fn marked_directory_is_created_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let new = folder.path().join("new");
         let origin = origin(b"host", b"/tree");
         // Left by copies that were killed: of a file, and of this folder.
         for left in ["file", "folder"] {
             match left {
-                "file" => fs::write(name_of_part(&new), b"part").unwrap(),
-                _ => fs::create_dir(name_of_part(&new)).unwrap(),
+                "file" => fs::write(partial_path(&new), b"part").unwrap(),
+                _ => fs::create_dir(partial_path(&new)).unwrap(),
             }
             make_folder(&new, 0o755, &origin).unwrap();
             assert!(is_of(&new, &origin) && !is_of(&new, &self::origin(b"host", b"/other")), "{left}");
             // Beside another copy by the same command.
             make_folder(&new, 0o755, &origin).unwrap();
-            fs::remove_dir_all(name_of_part(&new)).unwrap();
+            fs::remove_dir_all(partial_path(&new)).unwrap();
             fs::set_permissions(&new, Permissions::from_mode(0o555)).unwrap();
             let modified = fs::metadata(&new).unwrap().modified().unwrap();
             remove_mark(&new).unwrap();
@@ -117,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_there_is_not_entered() {
+    fn symlink_at_the_staging_name_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (new, other) = (folder.path().join("new"), folder.path().join("other"));
         fs::create_dir(&other).unwrap();
-        std::os::unix::fs::symlink(&other, name_of_part(&new)).unwrap();
+        std::os::unix::fs::symlink(&other, partial_path(&new)).unwrap();
         assert_eq!(make_folder(&new, 0o755, "x").unwrap_err().reason, Reason::BadTarget);
         assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
     }

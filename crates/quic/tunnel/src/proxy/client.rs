@@ -1,15 +1,15 @@
 //! The side of the programs: SOCKS5, and fixed forwards.
 
 use super::datagrams::Associations;
-use super::link::{Link, Tell};
+use super::link::{EventHandler, Link};
 use super::relay::{Keepalive, relay};
-use super::room::{Room, Seat};
-use super::socks::{self, Wish};
-use super::{Answer, MAX_MESSAGE, News, Open, ProxyError, shown};
+use super::slots::{Slot, Slots};
+use super::socks::{self, Request};
+use super::{Event, MAX_MESSAGE, Open, ProxyError, Reply, start_exporters};
+use crate::endpoint_addr::{EndpointAddr, parse_listen_addr};
 use crate::keys::{Fingerprint, Identity};
-use crate::place::{Place, listening};
 use crate::relays::{self, NamedRelay};
-use crate::run::{block_on, stopped, unless};
+use crate::run::{block_on, run_until, stop_requested};
 use crate::wire;
 use std::collections::BTreeSet;
 use std::io;
@@ -30,7 +30,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a program to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until an error of `accept` may have passed, such as too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A fixed forward: what comes in here leaves there.
@@ -39,7 +39,7 @@ pub struct Forward {
     /// Address to which programs connect.
     pub listen: SocketAddr,
     /// Target of the forward, as the server's side sees it.
-    pub to: Place,
+    pub to: EndpointAddr,
 }
 
 impl FromStr for Forward {
@@ -49,7 +49,7 @@ impl FromStr for Forward {
         let (listen, to) = text.split_once('=').ok_or(
             "it does not say where that leads; write ADDRESS:PORT=HOST:PORT, such as 127.0.0.1:5432=db:5432",
         )?;
-        let listen = listening(listen).map_err(|error| format!("`{listen}`: {error}"))?;
+        let listen = parse_listen_addr(listen).map_err(|error| format!("`{listen}`: {error}"))?;
         let to = to.parse().map_err(|error| format!("`{to}`: {error}"))?;
         Ok(Forward { listen, to })
     }
@@ -58,7 +58,7 @@ impl FromStr for Forward {
 /// Settings of the client side.
 pub struct ClientJob {
     /// The server's side.
-    pub server: Place,
+    pub server: EndpointAddr,
     /// Fingerprints that the server may show.
     pub peers: BTreeSet<Fingerprint>,
     /// Certificate of this side.
@@ -83,14 +83,14 @@ pub struct ClientJob {
 #[derive(Clone)]
 enum Service {
     Socks,
-    Forward(Place),
+    Forward(EndpointAddr),
 }
 
 /// Serves programs until `stop`.
 ///
 /// # Errors
 /// It cannot begin: nobody is trusted, an address is taken, or the server is not reached.
-pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), ProxyError> {
+pub fn client(job: &ClientJob, tell: EventHandler, stop: &AtomicBool) -> Result<(), ProxyError> {
     if job.peers.is_empty() {
         return Err(ProxyError::NoPeer);
     }
@@ -111,94 +111,94 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
             listeners.push((listener, service));
         }
         // Once: later, nobody may answer for the name.
-        let relays = unless(stopped(stop), relays::resolve(&job.relays)).await;
+        let relays = run_until(stop_requested(stop), relays::resolve(&job.relays)).await;
         let link = Link::new(job, relays.ok_or(ProxyError::Interrupted)??, tell.clone())?;
         let link = Arc::new(link);
-        let _shown = shown(&link.endpoint, job.metrics, &tell)?;
-        unless(stopped(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
-        let side = Side {
+        let _exporters = start_exporters(&link.endpoint, job.metrics, &tell)?;
+        run_until(stop_requested(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
+        let context = ClientContext {
             link: link.clone(),
-            room: Room::new(MAX_PROGRAMS, IDLE_TIMEOUT),
+            slots: Slots::new(MAX_PROGRAMS, IDLE_TIMEOUT),
             tell: tell.clone(),
             associations: Associations::new(link.clone()),
         };
         for (listener, service) in listeners {
             let what = if matches!(service, Service::Socks) { "SOCKS5" } else { "a forward" };
-            tell(News::Listening(what, listener.local_addr()?));
-            tokio::spawn(listen(side.clone(), listener, service));
+            tell(Event::Listening(what, listener.local_addr()?));
+            tokio::spawn(listen(context.clone(), listener, service));
         }
-        stopped(stop).await;
+        stop_requested(stop).await;
         link.endpoint.close_all(0, "the proxy ends");
-        let _ = timeout(CLOSE_TIMEOUT, link.endpoint.told()).await;
+        let _ = timeout(CLOSE_TIMEOUT, link.endpoint.wait_idle()).await;
         Ok(())
     })?
 }
 
 #[derive(Clone)]
-struct Side {
+struct ClientContext {
     link: Arc<Link>,
-    room: Arc<Room>,
-    tell: Tell,
+    slots: Arc<Slots>,
+    tell: EventHandler,
     associations: Associations,
 }
 
-async fn listen(side: Side, listener: TcpListener, service: Service) {
+async fn listen(context: ClientContext, listener: TcpListener, service: Service) {
     loop {
         match listener.accept().await {
             Ok((tcp, _)) => {
-                let seat = side.room.seat(|size| (side.tell)(News::Full(size))).await;
-                let (side, service) = (side.clone(), service.clone());
+                let slot = context.slots.acquire(|size| (context.tell)(Event::Full(size))).await;
+                let (context, service) = (context.clone(), service.clone());
                 tokio::spawn(async move {
                     // What goes wrong with one program's connection ends it, and it is told by SOCKS5.
-                    let _ = unless(seat.evicted(), serve(&side, tcp, service, &seat)).await;
+                    let _ = run_until(slot.evicted(), serve(&context, tcp, service, &slot)).await;
                 });
             }
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
 }
 
-async fn serve(side: &Side, mut tcp: TcpStream, service: Service, seat: &Seat) -> io::Result<()> {
-    let wish = match service {
-        Service::Forward(Place { host, port }) => {
-            seat.keep();
-            return match side.connect(&host, port).await {
+async fn serve(context: &ClientContext, mut tcp: TcpStream, service: Service, slot: &Slot) -> io::Result<()> {
+    let request = match service {
+        Service::Forward(EndpointAddr { host, port }) => {
+            slot.keep();
+            return match context.connect(&host, port).await {
                 Ok(stream) => {
-                    carry(tcp, stream, seat).await;
+                    carry(tcp, stream, slot).await;
                     Ok(())
                 }
                 // A program that is not answered is to see it as such.
                 Err(_) => tcp.set_zero_linger(),
             };
         }
-        Service::Socks => timeout(GREETING_TIMEOUT, socks::wish(&mut tcp)).await??,
+        Service::Socks => timeout(GREETING_TIMEOUT, socks::read_request(&mut tcp)).await??,
     };
-    seat.keep();
-    match wish {
-        Wish::Connect { host, port } => match side.connect(&host, port).await {
+    slot.keep();
+    match request {
+        Request::Connect { host, port } => match context.connect(&host, port).await {
             Ok(stream) => {
                 socks::reply(&mut tcp, socks::SUCCEEDED, None).await?;
-                carry(tcp, stream, seat).await;
+                carry(tcp, stream, slot).await;
                 Ok(())
             }
             Err(code) => socks::reply(&mut tcp, code, None).await,
         },
-        Wish::Associate(from) => side.associations.serve(tcp, from).await,
+        Request::Associate(from) => context.associations.serve(tcp, from).await,
     }
 }
 
-async fn carry(tcp: TcpStream, stream: Stream, seat: &Seat) {
-    relay(tcp, stream, Keepalive::LOCAL, |progress| seat.on(progress)).await;
+async fn carry(tcp: TcpStream, stream: Stream, slot: &Slot) {
+    relay(tcp, stream, Keepalive::LOCAL, |progress| slot.on(progress)).await;
 }
 
-impl Side {
+impl ClientContext {
     /// A stream that leads there, or the code of SOCKS5 that says why not.
     async fn connect(&self, host: &str, port: u16) -> Result<Stream, u8> {
         let connection = self.link.connection().await.map_err(|_| socks::NETWORK_UNREACHABLE)?;
         let failed = |_: io::Error| socks::FAILED;
         let mut stream = connection.open_stream().await.map_err(|_| socks::FAILED)?;
         wire::write(&mut stream, &Open::Connect { host: host.to_owned(), port }).await.map_err(failed)?;
-        let Answer { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await.map_err(failed)?;
+        let Reply { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await.map_err(failed)?;
         if code == socks::SUCCEEDED { Ok(stream) } else { Err(code) }
     }
 }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forwards_are_read() {
+    fn forwards_are_parsed() {
         let of = |text: &str| text.parse::<Forward>().map(|f| (f.listen.to_string(), f.to.to_string()));
         let some = |listen: &str, to: &str| Ok((listen.to_owned(), to.to_owned()));
         assert_eq!(of("127.0.0.1:1=db:5432"), some("127.0.0.1:1", "db:5432"));

@@ -4,7 +4,7 @@
 use super::dial::addresses;
 use super::link::Link;
 use super::socks::{self, put_address, take_address};
-use super::{Answer, MAX_MESSAGE, Open};
+use super::{MAX_MESSAGE, Open, Reply};
 use crate::wire;
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,14 +20,14 @@ use vmcc_udp::{Connection, Stream};
 /// A UDP payload and SOCKS5's header.
 const MAX_DATAGRAM: usize = 65_535;
 /// Datagrams that wait for one association; more are dropped, as a socket does it.
-const QUEUE: usize = 256;
+const QUEUE_LEN: usize = 256;
 /// Associations of a connection at a time.
 const MAX_ASSOCIATIONS: usize = 256;
 
 type Queues = Arc<Mutex<HashMap<u32, mpsc::Sender<Vec<u8>>>>>;
 
 /// Takes datagrams off a connection and gives each to its association.
-async fn sort(connection: Connection, queues: Queues) {
+async fn demultiplex(connection: Connection, queues: Queues) {
     while let Ok(datagram) = connection.read_datagram().await {
         let Some((number, rest)) = datagram.split_first_chunk::<4>() else { continue };
         let queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,8 +37,8 @@ async fn sort(connection: Connection, queues: Queues) {
     }
 }
 
-fn enter(queues: &Queues, number: u32) -> Option<mpsc::Receiver<Vec<u8>>> {
-    let (send, receive) = mpsc::channel(QUEUE);
+fn register(queues: &Queues, number: u32) -> Option<mpsc::Receiver<Vec<u8>>> {
+    let (send, receive) = mpsc::channel(QUEUE_LEN);
     let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
     if queues.len() >= MAX_ASSOCIATIONS || queues.contains_key(&number) {
         return None;
@@ -47,7 +47,7 @@ fn enter(queues: &Queues, number: u32) -> Option<mpsc::Receiver<Vec<u8>>> {
     Some(receive)
 }
 
-fn leave(queues: &Queues, number: u32) {
+fn unregister(queues: &Queues, number: u32) {
     queues.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
 }
 
@@ -83,7 +83,7 @@ impl Associations {
         let queues = alive.map(|(_, queues)| queues.clone());
         let queues = queues.unwrap_or_else(|| {
             let queues = Queues::default();
-            tokio::spawn(sort(connection.clone(), queues.clone()));
+            tokio::spawn(demultiplex(connection.clone(), queues.clone()));
             state.current = Some((connection.clone(), queues.clone()));
             queues
         });
@@ -97,15 +97,15 @@ impl Associations {
             return socks::reply(&mut tcp, socks::NETWORK_UNREACHABLE, None).await;
         };
         let (number, queues) = self.queues(&connection);
-        let Some(incoming) = enter(&queues, number) else {
+        let Some(incoming) = register(&queues, number) else {
             return socks::reply(&mut tcp, socks::FAILED, None).await;
         };
-        let served = self.with(&connection, number, incoming, &mut tcp, from).await;
-        leave(&queues, number);
+        let served = self.relay(&connection, number, incoming, &mut tcp, from).await;
+        unregister(&queues, number);
         served
     }
 
-    async fn with(
+    async fn relay(
         &self,
         connection: &Connection,
         number: u32,
@@ -115,7 +115,7 @@ impl Associations {
     ) -> io::Result<()> {
         let mut stream = connection.open_stream().await.map_err(io::Error::other)?;
         wire::write(&mut stream, &Open::Associate { number }).await?;
-        let Answer { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await?;
+        let Reply { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await?;
         if code != socks::SUCCEEDED {
             return socks::reply(tcp, code, None).await;
         }
@@ -147,14 +147,14 @@ impl Associations {
                 }
             }
         };
-        until(until(ended(tcp), ended(&mut stream)), until(out, back)).await;
+        first_of(first_of(ended(tcp), ended(&mut stream)), first_of(out, back)).await;
         Ok(())
     }
 }
 
 /// Returns when either has.
-async fn until(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
-    crate::run::unless(a, b).await;
+async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+    crate::run::run_until(a, b).await;
 }
 
 /// The server side's, one per connection.
@@ -167,21 +167,21 @@ pub(super) struct Flows {
 impl Flows {
     pub(super) fn new(connection: &Connection) -> Flows {
         let queues = Queues::default();
-        tokio::spawn(sort(connection.clone(), queues.clone()));
+        tokio::spawn(demultiplex(connection.clone(), queues.clone()));
         Flows { connection: connection.clone(), queues }
     }
 
     /// Serves an association for as long as its stream is open.
     pub(super) async fn serve(&self, number: u32, mut stream: Stream) -> io::Result<()> {
-        let Some(incoming) = enter(&self.queues, number) else {
-            return wire::write(&mut stream, &Answer { code: socks::FAILED }).await;
+        let Some(incoming) = register(&self.queues, number) else {
+            return wire::write(&mut stream, &Reply { code: socks::FAILED }).await;
         };
-        let served = self.with(number, incoming, &mut stream).await;
-        leave(&self.queues, number);
+        let served = self.relay(number, incoming, &mut stream).await;
+        unregister(&self.queues, number);
         served
     }
 
-    async fn with(
+    async fn relay(
         &self,
         number: u32,
         mut incoming: mpsc::Receiver<Vec<u8>>,
@@ -189,7 +189,7 @@ impl Flows {
     ) -> io::Result<()> {
         let v4 = UdpSocket::bind("0.0.0.0:0").await?;
         let v6 = UdpSocket::bind("[::]:0").await.ok();
-        wire::write(stream, &Answer { code: socks::SUCCEEDED }).await?;
+        wire::write(stream, &Reply { code: socks::SUCCEEDED }).await?;
         let out = async {
             while let Some(datagram) = incoming.recv().await {
                 let Some((host, port, payload)) = take_address(&datagram) else { continue };
@@ -211,7 +211,7 @@ impl Flows {
                 None => none.await,
             }
         };
-        until(ended(stream), until(out, until(self.back(number, &v4), back_v6))).await;
+        first_of(ended(stream), first_of(out, first_of(self.back(number, &v4), back_v6))).await;
         Ok(())
     }
 

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn families_alternate_and_the_first_one_stays_first() {
+    fn families_alternate_from_the_first_address() {
         let given = all(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
         let wanted = all(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]);
         assert_eq!(alternate(given), wanted);
@@ -98,7 +98,7 @@ mod tests {
 
     /// A listener whose queue is full swallows SYNs, as a dead address does.
     #[test]
-    fn an_address_that_swallows_packets_does_not_hold_up_the_next() {
+    fn unresponsive_address_does_not_delay_the_next() {
         block_on(async {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_own_answer_is_what_the_program_hears() {
+    fn most_specific_error_is_reported() {
         block_on(async {
             let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
             // A link-local address without its interface leads nowhere.

@@ -1,7 +1,7 @@
 //! The client side's connection: made when it is needed, and again when it was lost.
 
-use super::{ALPN, ClientJob, News, ProxyError, config};
-use crate::place::Place;
+use super::{ALPN, ClientJob, Event, ProxyError, config};
+use crate::endpoint_addr::EndpointAddr;
 use crate::trust::{self, Trust};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use vmcc_transport::Config;
 use vmcc_transport::crypto::Tls;
-use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Relay, Target};
+use vmcc_udp::{Connection, Endpoint, FailedAttempt, PathManager, Relay, Target};
 
 /// Pause after a failed attempt, or every connection of a browser would cause one.
-const PAUSE: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-pub(super) type Tell = Arc<dyn Fn(News) + Send + Sync>;
+pub(super) type EventHandler = Arc<dyn Fn(Event) + Send + Sync>;
 
 pub(super) struct Link {
     pub(super) endpoint: Endpoint,
     tls: Arc<dyn Tls>,
     config: Arc<Config>,
-    server: Place,
+    server: EndpointAddr,
     locals: Vec<IpAddr>,
     relays: Vec<Relay>,
     most: usize,
-    tell: Tell,
+    tell: EventHandler,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    held: Option<(Connection, Keeper)>,
+    held: Option<(Connection, PathManager)>,
     failed: Option<Instant>,
 }
 
 impl Link {
-    pub(super) fn new(job: &ClientJob, relays: Vec<Relay>, tell: Tell) -> Result<Link, ProxyError> {
+    pub(super) fn new(job: &ClientJob, relays: Vec<Relay>, tell: EventHandler) -> Result<Link, ProxyError> {
         let tls = trust::client(&job.identity, Trust::Only(job.peers.clone()), ALPN)?;
         let endpoint = Endpoint::new(None)?;
         // The server side opens no streams.
@@ -54,7 +54,7 @@ impl Link {
             return Ok(connection.clone());
         }
         state.held = None;
-        if state.failed.is_some_and(|at| at.elapsed() < PAUSE) {
+        if state.failed.is_some_and(|at| at.elapsed() < RECONNECT_DELAY) {
             return Err(ProxyError::NotNow(self.server.clone()));
         }
         match self.reach().await {
@@ -66,25 +66,25 @@ impl Link {
             }
             Err(error) => {
                 state.failed = Some(Instant::now());
-                (self.tell)(News::Unreachable(error.to_string()));
+                (self.tell)(Event::Unreachable(error.to_string()));
                 Err(error)
             }
         }
     }
 
-    async fn reach(&self) -> Result<(Connection, Keeper), ProxyError> {
-        let addresses = self.server.addresses().await?;
+    async fn reach(&self) -> Result<(Connection, PathManager), ProxyError> {
+        let addresses = self.server.resolve().await?;
         let (name, locals) = ("vmcc".to_owned(), self.locals.clone());
         let target = Target { name, addresses, locals, relays: self.relays.clone(), most: self.most };
-        let connection = self.endpoint.reach(self.tls.clone(), self.config.clone(), &target).await?;
+        let connection = self.endpoint.connect(self.tls.clone(), self.config.clone(), &target).await?;
         let tell = self.tell.clone();
         // That a direct pair is none is usual: not every network leads everywhere.
-        let failed = move |attempt: &Attempt| {
+        let failed = move |attempt: &FailedAttempt| {
             if attempt.relay.is_some() {
-                tell(News::NoPath(attempt.to_string()));
+                tell(Event::NoPath(attempt.to_string()));
             }
         };
-        let keeper = Keeper::telling(&connection, target, failed);
+        let keeper = PathManager::start_with_callback(&connection, target, failed);
         Ok((connection, keeper))
     }
 
@@ -92,13 +92,13 @@ impl Link {
         let tell = self.tell.clone();
         let remote = connection.paths().first().map(|path| path.route.remote);
         let Some(remote) = remote else { return };
-        tell(News::Connected(remote));
+        tell(Event::Connected(remote));
         if !connection.is_multipath() {
-            tell(News::Single(remote));
+            tell(Event::Single(remote));
         }
         tokio::spawn(async move {
             let error = connection.closed().await;
-            tell(News::Lost(remote, error.to_string()));
+            tell(Event::Lost(remote, error.to_string()));
         });
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     use vmcc_transport::{Retry, Server};
 
     #[test]
-    fn a_server_of_one_path_is_used_and_said_to_be_one() {
+    fn single_path_server_is_used_and_reported() {
         let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
         let trust = Trust::Only(BTreeSet::from([client.fingerprint()]));
         let tls = trust::server(&server, trust, ALPN).unwrap();
@@ -157,6 +157,6 @@ mod tests {
         })
         .unwrap();
         let told = told.lock().unwrap();
-        assert!(matches!(told[..], [News::Connected(_), News::Single(_)]), "{told:?}");
+        assert!(matches!(told[..], [Event::Connected(_), Event::Single(_)]), "{told:?}");
     }
 }

@@ -9,28 +9,28 @@ mod dial;
 mod link;
 mod relay;
 mod reset;
-mod room;
 mod server;
+mod slots;
 mod socks;
 
 pub use client::{ClientJob, Forward, client};
 pub use server::{ServerJob, server};
 
+use crate::endpoint_addr::{EndpointAddr, ResolveError};
 use crate::keys::KeysError;
-use crate::live::board::Board;
-use crate::live::metrics;
-use crate::place::{NameError, Place};
+use crate::status::metrics;
+use crate::status::server::StatusServer;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use vmcc_telemetry::Server;
 use vmcc_transport::Config;
-use vmcc_udp::{Endpoint, Qlog, ReachError};
+use vmcc_udp::{ConnectError, Endpoint, Qlog};
 use vmcc_units::time::Span;
 
 /// Default address of SOCKS5.
-pub const USUAL_SOCKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+pub const DEFAULT_SOCKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 
 const ALPN: &[u8] = b"vmcc-proxy/1";
 /// Paths are asked this often whether they live, also while nobody says anything.
@@ -39,7 +39,7 @@ const KEEP_ALIVE: Span = Span::from_secs(5);
 /// Events of a proxy while it runs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum News {
+pub enum Event {
     /// It listens here for this.
     Listening(&'static str, SocketAddr),
     /// It is connected to its server, or a client to it.
@@ -76,13 +76,13 @@ pub enum ProxyError {
     },
     /// The server's name has no address.
     #[error(transparent)]
-    Name(#[from] NameError),
+    Name(#[from] ResolveError),
     /// It was not reached a moment ago.
     #[error("{0}: not reached just now")]
-    NotNow(Place),
+    NotNow(EndpointAddr),
     /// The server cannot be reached.
     #[error(transparent)]
-    Reach(#[from] ReachError),
+    Reach(#[from] ConnectError),
     /// The user wanted it.
     #[error("interrupted")]
     Interrupted,
@@ -108,7 +108,7 @@ enum Open {
 
 /// The answer to it, as SOCKS5 has it: 0 is success.
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer {
+struct Reply {
     code: u8,
 }
 
@@ -137,15 +137,19 @@ fn config(qlog: Option<Arc<Qlog>>, streams: u64) -> Config {
 }
 
 /// Publication of the connections, until it is dropped: to `vmcc status` and, where that is wanted, to Prometheus.
-struct Shown {
-    _board: Option<Board>,
+struct Exporters {
+    _status: Option<StatusServer>,
     _metrics: Option<Server>,
 }
 
-fn shown(endpoint: &Endpoint, metrics: Option<SocketAddr>, tell: &link::Tell) -> Result<Shown, ProxyError> {
+fn start_exporters(
+    endpoint: &Endpoint,
+    metrics: Option<SocketAddr>,
+    tell: &link::EventHandler,
+) -> Result<Exporters, ProxyError> {
     let serve =
         |address| metrics::serve(address, endpoint).map_err(|source| ProxyError::Listen { address, source });
     let server = metrics.map(serve).transpose()?;
-    server.iter().for_each(|server| tell(News::Listening("Prometheus", server.at())));
-    Ok(Shown { _board: Board::open(endpoint, "proxy"), _metrics: server })
+    server.iter().for_each(|server| tell(Event::Listening("Prometheus", server.at())));
+    Ok(Exporters { _status: StatusServer::open(endpoint, "proxy"), _metrics: server })
 }

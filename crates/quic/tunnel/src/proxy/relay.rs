@@ -69,7 +69,7 @@ pub(super) async fn relay(tcp: TcpStream, stream: Stream, keepalive: Keepalive, 
     let up = async {
         pump(&mut Socket(&tcp), &mut send, &on).await?;
         on(Progress::HalfClosed);
-        send.arrived().await
+        send.wait_acked().await
     };
     let down = async {
         pump(&mut recv, &mut Socket(&tcp), &on).await?;

@@ -5,7 +5,7 @@
 //! server that is started again in the same place has the same one, and no other server has it.
 
 use crate::keys::Identity;
-use crate::live;
+use crate::status;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ const INSTANCE_BYTES: usize = 32;
 
 /// The key of a server at this address. Without a folder of its user alone, each start has another one.
 pub(super) fn key(identity: &Identity, listen: SocketAddr) -> io::Result<[u8; 32]> {
-    let instance = match live::private_folder() {
-        Some(folder) => kept(&folder).or_else(|_| random())?,
+    let instance = match status::private_dir() {
+        Some(folder) => load_or_create(&folder).or_else(|_| random())?,
         None => random()?,
     };
     Ok(derived(identity, &instance, namespace(), listen))
@@ -46,7 +46,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The bytes of a folder, which the first server makes. A name is given to whole files only.
-fn kept(folder: &Path) -> io::Result<Vec<u8>> {
+fn load_or_create(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join(INSTANCE);
     if !path.exists() {
         let bytes = random()?;
@@ -69,12 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_of_one_key_folder_have_different_keys_and_restarts_the_same() {
+    fn key_depends_on_address_and_survives_restart() {
         let identity = Identity::generate().unwrap();
         let [a, b]: [SocketAddr; 2] = ["0.0.0.0:4433", "0.0.0.0:4434"].map(|text| text.parse().unwrap());
         let hosts = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let of = |host: usize, namespace, listen| {
-            derived(&identity, &kept(hosts[host].path()).unwrap(), (4, namespace), listen)
+            derived(&identity, &load_or_create(hosts[host].path()).unwrap(), (4, namespace), listen)
         };
         let first = of(0, 1, a);
         assert_eq!(first, of(0, 1, a), "started again");
@@ -83,15 +83,15 @@ mod tests {
         assert_ne!(first, of(1, 1, a), "another host");
         assert_ne!(
             first,
-            derived(&Identity::generate().unwrap(), &kept(hosts[0].path()).unwrap(), (4, 1), a)
+            derived(&Identity::generate().unwrap(), &load_or_create(hosts[0].path()).unwrap(), (4, 1), a)
         );
     }
 
     #[test]
-    fn instance_is_private_whole_and_the_same_for_all_who_begin_at_once() {
+    fn instance_is_created_once_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let all: Vec<Vec<u8>> = std::thread::scope(|scope| {
-            let begin = || scope.spawn(|| kept(folder.path()));
+            let begin = || scope.spawn(|| load_or_create(folder.path()));
             let threads: Vec<_> = (0..8).map(|_| begin()).collect();
             threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
         });
@@ -99,6 +99,6 @@ mod tests {
         let path = folder.path().join(INSTANCE);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         fs::write(&path, b"short").unwrap();
-        assert!(kept(folder.path()).is_err());
+        assert!(load_or_create(folder.path()).is_err());
     }
 }

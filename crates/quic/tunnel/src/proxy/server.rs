@@ -2,11 +2,11 @@
 
 use super::datagrams::Flows;
 use super::dial::dial;
-use super::link::Tell;
+use super::link::EventHandler;
 use super::relay::{Keepalive, relay};
-use super::{ALPN, Answer, MAX_MESSAGE, MAX_STREAMS, News, Open, ProxyError, config, shown, socks};
+use super::{ALPN, Event, MAX_MESSAGE, MAX_STREAMS, Open, ProxyError, Reply, config, socks, start_exporters};
 use crate::keys::{Fingerprint, Identity};
-use crate::run::{block_on, stopped, unless};
+use crate::run::{block_on, run_until, stop_requested};
 use crate::trust::{self, Trust};
 use crate::wire;
 use std::collections::BTreeSet;
@@ -44,11 +44,11 @@ pub struct ServerJob {
 ///
 /// # Errors
 /// It cannot begin.
-pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), ProxyError> {
+pub fn server(job: &ServerJob, tell: EventHandler, stop: &AtomicBool) -> Result<(), ProxyError> {
     if job.peers.is_empty() && !job.listen.ip().is_loopback() {
         return Err(ProxyError::Open(job.listen));
     }
-    let trust = if job.peers.is_empty() { Trust::Everybody } else { Trust::Only(job.peers.clone()) };
+    let trust = if job.peers.is_empty() { Trust::Any } else { Trust::Only(job.peers.clone()) };
     // Each program takes two.
     vmcc_config::allow_open_files();
     block_on(async {
@@ -60,24 +60,24 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         let bound =
             endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
         endpoint.set_reset_key(&super::reset::key(&job.identity, bound)?);
-        let _shown = shown(&endpoint, job.metrics, &tell)?;
-        tell(News::Listening("clients", bound));
+        let _exporters = start_exporters(&endpoint, job.metrics, &tell)?;
+        tell(Event::Listening("clients", bound));
         let accept = async {
             loop {
                 tokio::spawn(client(endpoint.accept().await, tell.clone()));
             }
         };
-        unless(stopped(stop), accept).await.unwrap_or(());
+        run_until(stop_requested(stop), accept).await.unwrap_or(());
         endpoint.close_all(0, "the proxy ends");
-        let _ = timeout(CLOSE_TIMEOUT, endpoint.told()).await;
+        let _ = timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
         Ok(())
     })?
 }
 
-async fn client(connection: Connection, tell: Tell) {
+async fn client(connection: Connection, tell: EventHandler) {
     let remote = connection.paths().first().map(|path| path.route.remote);
     if let Some(remote) = remote {
-        tell(News::Connected(remote));
+        tell(Event::Connected(remote));
     }
     let flows = Flows::new(&connection);
     let error = loop {
@@ -93,7 +93,7 @@ async fn client(connection: Connection, tell: Tell) {
         }
     };
     if let Some(remote) = remote {
-        tell(News::Lost(remote, error.to_string()));
+        tell(Event::Lost(remote, error.to_string()));
     }
 }
 
@@ -101,15 +101,15 @@ async fn serve(mut stream: Stream, flows: Flows) -> io::Result<()> {
     match timeout(MESSAGE_TIMEOUT, wire::read_at_most(&mut stream, MAX_MESSAGE)).await?? {
         Open::Connect { host, port } => match dial(&host, port).await {
             Ok(tcp) => {
-                wire::write(&mut stream, &Answer { code: socks::SUCCEEDED }).await?;
+                wire::write(&mut stream, &Reply { code: socks::SUCCEEDED }).await?;
                 relay(tcp, stream, Keepalive::REMOTE, |_| {}).await;
                 Ok(())
             }
             Err(error) => {
-                wire::write(&mut stream, &Answer { code: socks::code_of(&error) }).await?;
+                wire::write(&mut stream, &Reply { code: socks::code_of(&error) }).await?;
                 let (mut send, _) = stream.into_split();
                 tokio::io::AsyncWriteExt::shutdown(&mut send).await?;
-                send.arrived().await
+                send.wait_acked().await
             }
         },
         Open::Associate { number } => flows.serve(number, stream).await,

@@ -25,7 +25,7 @@ const NO_SUCH_ADDRESS: u8 = 8;
 
 /// A program's request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Request {
     Connect {
         host: String,
         port: u16,
@@ -39,7 +39,7 @@ fn invalid(text: &str) -> io::Error {
 }
 
 /// Greets a program and reads what it wants; what cannot be done it is told here.
-pub(super) async fn wish(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Wish> {
+pub(super) async fn read_request(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Request> {
     if io.read_u8().await? != VERSION {
         return Err(invalid("no SOCKS5"));
     }
@@ -65,9 +65,9 @@ pub(super) async fn wish(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::
     };
     let port = io.read_u16().await?;
     match command {
-        CONNECT => Ok(Wish::Connect { host, port }),
+        CONNECT => Ok(Request::Connect { host, port }),
         // The address says nothing: this side listens on the loopback, and names its own.
-        ASSOCIATE => Ok(Wish::Associate(NonZeroU16::new(port))),
+        ASSOCIATE => Ok(Request::Associate(NonZeroU16::new(port))),
         _ => {
             reply(io, NO_SUCH_COMMAND, None).await?;
             Err(invalid("no such command"))
@@ -154,35 +154,35 @@ mod tests {
     use crate::run::block_on;
 
     /// Answer to a program that sends `words`, and the request that is understood.
-    fn ask(words: &[u8]) -> (Vec<u8>, io::Result<Wish>) {
+    fn ask(words: &[u8]) -> (Vec<u8>, io::Result<Request>) {
         block_on(async {
             let (mut program, mut side) = tokio::io::duplex(1024);
             program.write_all(words).await.unwrap();
             program.shutdown().await.unwrap();
-            let wished = wish(&mut side).await;
+            let request = read_request(&mut side).await;
             drop(side);
             let mut answer = Vec::new();
             program.read_to_end(&mut answer).await.unwrap();
-            (answer, wished)
+            (answer, request)
         })
         .unwrap()
     }
 
     #[test]
-    fn wishes_are_understood() {
+    fn requests_are_parsed() {
         let name = [&[5, 2, 1, 0, 5, 1, 0, 3, 7][..], b"db.test", &[0x15, 0x38]].concat();
-        let (answer, wish) = ask(&name);
+        let (answer, request) = ask(&name);
         assert_eq!(answer, [5, 0]);
-        assert_eq!(wish.unwrap(), Wish::Connect { host: "db.test".into(), port: 5432 });
-        let (_, wish) = ask(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, 0, 80]);
-        assert_eq!(wish.unwrap(), Wish::Connect { host: "127.0.0.1".into(), port: 80 });
-        assert_eq!(ask(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).1.unwrap(), Wish::Associate(None));
+        assert_eq!(request.unwrap(), Request::Connect { host: "db.test".into(), port: 5432 });
+        let (_, request) = ask(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, 0, 80]);
+        assert_eq!(request.unwrap(), Request::Connect { host: "127.0.0.1".into(), port: 80 });
+        assert_eq!(ask(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).1.unwrap(), Request::Associate(None));
         let named = ask(&[5, 1, 0, 5, 3, 0, 1, 127, 0, 0, 1, 1, 2]).1.unwrap();
-        assert_eq!(named, Wish::Associate(NonZeroU16::new(0x102)));
+        assert_eq!(named, Request::Associate(NonZeroU16::new(0x102)));
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn other_input_is_refused() {
         for (words, answer) in [
             (&b"GET / HTTP/1.1\r\n"[..], &[][..]),
             (&[4, 1, 0, 80, 1, 2, 3, 4, 0], &[]),
@@ -193,14 +193,14 @@ mod tests {
             (&[5, 200, 0], &[]),
             (&[], &[]),
         ] {
-            let (got, wish) = ask(words);
-            assert!(wish.is_err(), "{words:?}");
+            let (got, request) = ask(words);
+            assert!(request.is_err(), "{words:?}");
             assert_eq!(got, answer, "{words:?}");
         }
     }
 
     #[test]
-    fn addresses_are_read_as_they_were_written() {
+    fn udp_header_addresses_round_trip() {
         for text in ["192.0.2.1:53", "[2001:db8::1]:65535"] {
             let (mut data, address): (Vec<u8>, SocketAddr) = (Vec::new(), text.parse().unwrap());
             put_address(&mut data, address);

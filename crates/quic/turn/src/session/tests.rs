@@ -225,7 +225,7 @@ fn a_server_that_never_knows_its_allocation_is_not_asked_for_another() {
 #[test]
 fn an_address_that_cannot_be_the_servers_ends_it() {
     let (mut session, _) = ready();
-    session.disbelieve();
+    session.reject();
     session.close(at(1));
     assert_eq!((session.state(), session.poll_timeout()), (&State::Over(Failure::Taken(relayed())), None));
 }

@@ -38,7 +38,7 @@ pub(crate) async fn send(case: &Case) -> Result<Usage> {
         locals: case.from[..1].to_vec(),
         ..Target::default()
     };
-    let connection = endpoint.reach(tls, config(case), &target).await?;
+    let connection = endpoint.connect(tls, config(case), &target).await?;
     for (&remote, &ip) in case.at.iter().zip(&case.from).skip(1) {
         let route = Route { local: endpoint.bind(std::net::SocketAddr::new(ip, 0))?, remote };
         // Possible once the handshake is confirmed and the peer has given connection ids.
@@ -52,6 +52,6 @@ pub(crate) async fn send(case: &Case) -> Result<Usage> {
     let (mut to, mut from) = connection.open_stream().await?.into_split();
     let usage = payload::send(case.bytes(), &mut to, &mut from).await?;
     connection.close(0, "done");
-    endpoint.told().await;
+    endpoint.wait_idle().await;
     Ok(usage)
 }

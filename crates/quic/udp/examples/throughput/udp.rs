@@ -24,7 +24,7 @@ const SAID_EACH: u64 = 256;
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Joined segments in one call, and how many of these.
 const RECEIVE_BYTES: usize = 65_536;
-const RECEIVE_PIECES: usize = 8;
+const RECEIVE_BUFFERS: usize = 8;
 
 fn packets(case: &Case) -> u64 {
     case.bytes().div_ceil(PACKET as u64)
@@ -41,8 +41,8 @@ fn open(at: SocketAddr) -> Result<(UdpSocket, UdpSocketState)> {
 pub(crate) async fn receive(case: &Case) -> Result<Usage> {
     let (socket, state) = open(case.at[0])?;
     setup::tell(&[socket.local_addr()?]);
-    let mut bytes = vec![0; RECEIVE_BYTES * RECEIVE_PIECES];
-    let mut metas = [RecvMeta::default(); RECEIVE_PIECES];
+    let mut bytes = vec![0; RECEIVE_BYTES * RECEIVE_BUFFERS];
+    let mut metas = [RecvMeta::default(); RECEIVE_BUFFERS];
     let (mut came, mut said, mut meter) = (0, 0, None);
     while came < packets(case) {
         timeout(RECEIVE_TIMEOUT, socket.readable()).await.map_err(|_| "packets were lost")??;

@@ -39,7 +39,11 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn push(answers: Vec<io::Result<usize>>, segments: usize, made: &Made) -> (Kernel, Done, Vec<Refusal>) {
+    fn push(
+        answers: Vec<io::Result<usize>>,
+        segments: usize,
+        made: &Made,
+    ) -> (Kernel, Progress, Vec<Refusal>) {
         let (mut refusals, messages) = (Vec::new(), made.messages());
         let kernel = std::cell::RefCell::new(Kernel { answers: answers.into(), segments, calls: Vec::new() });
         let hand_over = |packets: &[quinn_udp::Transmit<'_>]| {
@@ -68,7 +72,7 @@ fn code(code: i32) -> io::Result<usize> {
 }
 
 #[test]
-fn what_differs_in_size_or_destination_is_one_call_and_what_differs_in_ecn_is_not() {
+fn sendmmsg_batches_mixed_sizes_and_destinations_not_mixed_ecn() {
     let made = Made::of(&[
         (to(1), true, 1200, 1200),
         (to(2), true, 40, 40),
@@ -93,7 +97,7 @@ fn what_differs_in_size_or_destination_is_one_call_and_what_differs_in_ecn_is_no
 }
 
 #[test]
-fn a_kernel_that_takes_some_is_given_the_rest_until_it_is_full() {
+fn partial_sends_resume_until_the_socket_buffer_is_full() {
     let made = Made::of(&[(to(1), false, 10, 35), (to(2), false, 10, 10), (to(3), false, 10, 20)]);
     let all: Vec<u8> = made.0.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
     for taken in 1..7 {
@@ -112,13 +116,13 @@ fn a_kernel_that_takes_some_is_given_the_rest_until_it_is_full() {
 }
 
 #[test]
-fn an_error_is_that_of_the_first_packet_and_stops_its_message_only() {
+fn send_error_drops_only_the_message_of_its_packet() {
     let made = Made::of(&[(to(1), false, 10, 10), (to(2), false, 10, 30), (to(3), false, 10, 10)]);
     let dead = nix::libc::ENETUNREACH;
     let answers =
         if cfg!(target_os = "linux") { vec![Ok(2), code(dead)] } else { vec![Ok(1), Ok(1), code(dead)] };
     let (kernel, done, refusals) = Kernel::push(answers, 1, &made);
-    assert_eq!(done, Done { messages: 3, bytes: 0 });
+    assert_eq!(done, Progress { messages: 3, bytes: 0 });
     assert_eq!((refusals.len(), refusals[0].0.remote), (1, to(2)));
     let last = kernel.calls.last().unwrap();
     assert_eq!((last.len(), last[0].0), (1, 3), "what follows it leaves");
@@ -131,7 +135,7 @@ fn an_error_is_that_of_the_first_packet_and_stops_its_message_only() {
 }
 
 #[test]
-fn a_device_that_cannot_segment_gets_segments() {
+fn device_without_gso_gets_single_segments() {
     let made = Made::of(&[(to(1), false, 10, 30), (to(2), false, 10, 10)]);
     let (kernel, done, refusals) = Kernel::push(vec![code(nix::libc::EIO)], 64, &made);
     assert_eq!((done.messages, refusals.len()), (2, 0));
@@ -141,7 +145,7 @@ fn a_device_that_cannot_segment_gets_segments() {
 
 /// Every way in which a kernel may behave: each byte is taken once, in order, refused with its message, or left.
 #[test]
-fn nothing_is_lost_or_sent_twice_whatever_the_kernel_does() {
+fn no_packet_is_lost_or_duplicated_for_any_kernel_result() {
     let mut state = 7_u64;
     let mut draw = |most: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -228,7 +232,7 @@ impl Far {
 }
 
 #[tokio::test]
-async fn one_call_reaches_several_with_the_right_bits_and_from_the_right_address() {
+async fn one_call_sends_to_several_peers_with_ecn_and_source_address() {
     for (any, from, at) in [("0.0.0.0:0", "127.0.0.3", "127.0.0.2:0"), ("[::]:0", "::1", "[::1]:0")] {
         let mut near = Socket::open(any.parse().unwrap(), None).unwrap();
         let (one, other) = (Far::open(at), Far::open(at));
@@ -266,7 +270,7 @@ async fn one_call_reaches_several_with_the_right_bits_and_from_the_right_address
 
 /// Datagrams that the kernel segments are one to it before, which has a longest length.
 #[tokio::test]
-async fn large_packets_are_as_many_to_a_call_as_a_length_can_say() {
+async fn gso_batches_stay_within_the_udp_length_limit() {
     let mut near = Socket::open("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let far = Far::open("127.0.0.2:0");
     for segment in [1_452, 1_489, 9_000, 16_383] {
@@ -282,7 +286,7 @@ async fn large_packets_are_as_many_to_a_call_as_a_length_can_say() {
 }
 
 #[tokio::test]
-async fn what_the_system_refuses_leaves_what_is_beside_it() {
+async fn refused_packets_do_not_drop_their_neighbours() {
     let mut near = Socket::open("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let far = Far::open("127.0.0.2:0");
     // No socket may broadcast that has not asked for it; nothing is as long as that.
@@ -300,7 +304,7 @@ async fn what_the_system_refuses_leaves_what_is_beside_it() {
 }
 
 #[tokio::test]
-async fn what_waits_leaves_in_order_behind_what_was_there() {
+async fn queued_packets_leave_in_order() {
     let mut near = Socket::open("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let far = Far::open("127.0.0.2:0");
     let here = far.0.local();
@@ -308,7 +312,7 @@ async fn what_waits_leaves_in_order_behind_what_was_there() {
     // As if there had been no room, in the middle of a message.
     let messages = made.messages();
     let first = Message { bytes: &messages[0].bytes[..20], ..messages[0] };
-    near.waiting.push_back(Waiting { transmit: first.transmit.clone(), bytes: first.bytes.to_vec() });
+    near.waiting.push_back(QueuedMessage { transmit: first.transmit.clone(), bytes: first.bytes.to_vec() });
     near.waiting_bytes = 20;
     let mut refusals = Vec::new();
     near.send(&messages[1..], &mut refusals);
@@ -327,7 +331,8 @@ async fn what_waits_leaves_in_order_behind_what_was_there() {
     let came = far.take(expected.len()).await;
     assert!(came.iter().map(|(_, _, _, bytes)| bytes).eq(&expected));
     // More than that is dropped, as by a full queue.
-    near.waiting.push_back(Waiting { transmit: first.transmit.clone(), bytes: vec![1; BACKLOG_BYTES - 30] });
+    near.waiting
+        .push_back(QueuedMessage { transmit: first.transmit.clone(), bytes: vec![1; BACKLOG_BYTES - 30] });
     near.waiting_bytes = BACKLOG_BYTES - 30;
     near.send(&messages[..40], &mut refusals);
     assert_eq!((near.waiting.len(), near.waiting_bytes), (2, BACKLOG_BYTES - 10));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use vmcc_transport::{ConnectionError, Retry, Server};
-use vmcc_udp::{Connection, Endpoint, Keeper, ReachError, Target};
+use vmcc_udp::{ConnectError, Connection, Endpoint, PathManager, Target};
 
 /// Longest wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,8 +30,8 @@ fn target(addresses: Vec<SocketAddr>, last: &[u8]) -> Target {
     Target { name: "localhost".into(), addresses, locals: ips(last), ..Target::default() }
 }
 
-async fn reach(endpoint: &Endpoint, target: &Target) -> Result<Connection, ReachError> {
-    endpoint.reach(crate::tls::client(), Arc::new(vmcc_udp::config()), target).await
+async fn connect(endpoint: &Endpoint, target: &Target) -> Result<Connection, ConnectError> {
+    endpoint.connect(crate::tls::client(), Arc::new(vmcc_udp::config()), target).await
 }
 
 /// Gives every stream back until the peer closes.
@@ -48,7 +48,7 @@ async fn echo(server: Endpoint) -> ConnectionError {
             stream.write_all(&all).await.unwrap();
             stream.shutdown().await.unwrap();
             let (mut send, _) = stream.into_split();
-            let _ = send.arrived().await;
+            let _ = send.wait_acked().await;
         });
     }
 }
@@ -64,15 +64,15 @@ async fn opened(connection: &Connection, wanted: usize) {
 }
 
 #[tokio::test]
-async fn a_stream_uses_both_paths_and_outlives_one() {
+async fn stream_uses_both_paths_and_survives_loss_of_one() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[3, 4]), &[1, 2]);
     let echo = tokio::spawn(echo(far.clone()));
     let done = timeout(TIMEOUT, async {
-        let connection = reach(&near, &target).await.unwrap();
-        let keeper = Keeper::start(&connection, target);
+        let connection = connect(&near, &target).await.unwrap();
+        let path_manager = PathManager::start(&connection, target);
         opened(&connection, 4).await;
-        assert!(keeper.failed().is_empty());
+        assert!(path_manager.failed().is_empty());
         let data = bytes(4 << 20);
         for round in 0..3 {
             let (mut send, mut recv) = connection.open_stream().await.unwrap().into_split();
@@ -80,7 +80,7 @@ async fn a_stream_uses_both_paths_and_outlives_one() {
                 async {
                     send.write_all(&data).await.unwrap();
                     send.shutdown().await.unwrap();
-                    send.arrived().await.unwrap();
+                    send.wait_acked().await.unwrap();
                 },
                 async {
                     let mut back = Vec::new();
@@ -101,7 +101,7 @@ async fn a_stream_uses_both_paths_and_outlives_one() {
             }
         }
         connection.close(7, "enough");
-        near.told().await;
+        near.wait_idle().await;
     });
     done.await.expect("it takes no such time");
     let end = echo.await.unwrap();
@@ -109,7 +109,7 @@ async fn a_stream_uses_both_paths_and_outlives_one() {
 }
 
 #[tokio::test]
-async fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
+async fn wildcard_server_replies_from_the_destination_address() {
     let far = server();
     let port = far.bind("0.0.0.0:0".parse().unwrap()).unwrap().port();
     let addresses: Vec<_> = ips(&[3, 4]).into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
@@ -117,8 +117,8 @@ async fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
     let near = Endpoint::new(None).unwrap();
     let target = target(addresses, &[1]);
     timeout(TIMEOUT, async {
-        let connection = reach(&near, &target).await.unwrap();
-        let _keeper = Keeper::start(&connection, target);
+        let connection = connect(&near, &target).await.unwrap();
+        let _path_manager = PathManager::start(&connection, target);
         opened(&connection, 2).await;
         let mut stream = connection.open_stream().await.unwrap();
         stream.write_all(b"hello").await.unwrap();
@@ -135,11 +135,11 @@ async fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
 }
 
 #[tokio::test]
-async fn datagrams_come_as_they_left() {
+async fn datagrams_keep_their_boundaries() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[1]), &[1]);
     timeout(TIMEOUT, async {
-        let (connection, accepted) = tokio::join!(reach(&near, &target), far.accept());
+        let (connection, accepted) = tokio::join!(connect(&near, &target), far.accept());
         let connection = connection.unwrap();
         let most = connection.max_datagram().unwrap();
         assert!(!connection.send_datagram(&vec![0; most + 1]));
@@ -157,7 +157,7 @@ async fn keys_are_updated_while_data_flows() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[1]), &[1]);
     timeout(TIMEOUT, async {
-        let (connection, accepted) = tokio::join!(reach(&near, &target), far.accept());
+        let (connection, accepted) = tokio::join!(connect(&near, &target), far.accept());
         let (connection, data) = (connection.unwrap(), bytes(1 << 20));
         assert_eq!((connection.key_updates(), accepted.key_updates()), (0, 0));
         for (updater, updates) in [(&connection, 1), (&accepted, 2)] {
@@ -186,11 +186,11 @@ async fn keys_are_updated_while_data_flows() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_dropped_is_not_taken_for_whole() {
+async fn dropped_stream_is_reset_not_finished() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[1]), &[1]);
     timeout(TIMEOUT, async {
-        let (connection, accepted) = tokio::join!(reach(&near, &target), far.accept());
+        let (connection, accepted) = tokio::join!(connect(&near, &target), far.accept());
         let connection = connection.unwrap();
         let mut stream = connection.open_stream().await.unwrap();
         stream.write_all(b"part").await.unwrap();
@@ -205,21 +205,21 @@ async fn a_stream_that_is_dropped_is_not_taken_for_whole() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_is_said_pair_by_pair() {
+async fn unreachable_target_reports_each_pair() {
     let near = Endpoint::new(None).unwrap();
     // The system refuses to send to everybody, so nobody waits for an answer.
     let nowhere = target(vec!["255.255.255.255:9".parse().unwrap()], &[1, 2]);
-    let error = timeout(TIMEOUT, reach(&near, &nowhere)).await.unwrap().err().unwrap();
-    let ReachError::NoPath(attempts) = &error else { panic!("{error}") };
+    let error = timeout(TIMEOUT, connect(&near, &nowhere)).await.unwrap().err().unwrap();
+    let ConnectError::NoPath(attempts) = &error else { panic!("{error}") };
     assert_eq!(attempts.len(), 2, "{error}");
     assert!(attempts.iter().all(|attempt| attempt.reason.contains("Permission denied")), "{error}");
     let family = target(vec!["[2001:db8::1]:9".parse().unwrap()], &[1]);
-    assert!(matches!(reach(&near, &family).await, Err(ReachError::NoPair(_))));
+    assert!(matches!(connect(&near, &family).await, Err(ConnectError::NoPair(_))));
 }
 
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn sockets_of_addresses_that_are_gone_are_closed() {
+async fn sockets_of_removed_addresses_are_closed() {
     let endpoint = Endpoint::new(None).unwrap();
     let source = vmcc_udp::Source { ip: ips(&[5])[0], interface: "lo".to_owned() };
     let kept = bind(&endpoint, &[6])[0];

@@ -8,7 +8,7 @@ use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 use vmcc_transport::{Retry, Server};
 use vmcc_turn::Credentials;
-use vmcc_udp::{Connection, Endpoint, Keeper, Relay, Target};
+use vmcc_udp::{Connection, Endpoint, PathManager, Relay, Target};
 
 /// Longest wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -101,39 +101,39 @@ async fn connected(relay: SocketAddr, far: &[&str]) -> (Endpoint, Endpoint, Conn
         relays: vec![Relay { address: relay, credentials }],
         ..Target::default()
     };
-    let (near, far) = tokio::join!(here.reach(crate::tls::client(), config, &target), there.accept());
+    let (near, far) = tokio::join!(here.connect(crate::tls::client(), config, &target), there.accept());
     (here, there, near.unwrap(), far, target)
 }
 
 #[tokio::test]
-async fn a_relay_that_never_knows_its_channels_is_asked_with_pauses() {
+async fn relay_that_loses_its_channels_is_retried_with_backoff() {
     // One that knows none, and one that knows the first of each address.
     for (binds, most) in [(0, 1), (1, 2)] {
         let (relay, seen) = Turn::start(turn(binds)).await;
         let (_here, _there, near, _far, target) =
             connected(relay, &["198.51.100.1:9", "198.51.100.2:9"]).await;
-        let keeper = Keeper::start(&near, target);
+        let path_manager = PathManager::start(&near, target);
         sleep(WHILE).await;
         let asked = seen.lock().unwrap().allocations;
         assert!((1..=most).contains(&asked), "{asked} times where {binds} channels were known");
-        let reasons: Vec<_> = keeper.failed().into_iter().filter(|one| one.relay.is_some()).collect();
+        let reasons: Vec<_> = path_manager.failed().into_iter().filter(|one| one.relay.is_some()).collect();
         assert!(
             !reasons.is_empty() && reasons.iter().all(|one| one.reason.contains("437")),
             "{:?}",
-            keeper.failed()
+            path_manager.failed()
         );
     }
 }
 
 #[tokio::test]
-async fn a_relay_that_claims_an_address_of_this_host_gets_none_of_its_packets() {
+async fn relay_that_reports_an_own_address_is_rejected() {
     let (relay, seen) = Turn::start(turn(9)).await;
     let (here, _there, near, far, target) = connected(relay, &["198.51.100.1:9"]).await;
     let own = near.paths()[0].route.local;
     seen.lock().unwrap().gives = own;
-    let keeper = Keeper::start(&near, target);
+    let path_manager = PathManager::start(&near, target);
     let told = timeout(TIMEOUT, async {
-        while !keeper.failed().iter().any(|one| one.reason.contains(&format!("address {own}"))) {
+        while !path_manager.failed().iter().any(|one| one.reason.contains(&format!("address {own}"))) {
             sleep(Duration::from_millis(5)).await;
         }
         let mut stream = near.open_stream().await.unwrap();

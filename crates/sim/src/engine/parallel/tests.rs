@@ -1,8 +1,8 @@
 //! A shared run is the run of one thread, whole or in parts.
 
 use super::{Bounds, Lookahead, least_delays};
+use crate::build::{net_spec, partition};
 use crate::engine::{Ctx, Endpoints, Engine, Partition, Timer, TimerId};
-use crate::lower::{lower, partition};
 use crate::net::{
     ClassSpec, JitterSpec, Limit, LinkChange, LinkSpec, LossSpec, Marking, NetSpec, QueueSpec, RedSpec,
     Scheduling, ShaperClass,
@@ -78,7 +78,7 @@ fn engine(shards: u32) -> Engine<Echoes> {
         reroute: Reroute::default(),
     };
     let (network, tree) = (kind.network(), kind.tree());
-    let mut net = lower(&network, Bytes::new(1500)).unwrap();
+    let mut net = net_spec(&network, Bytes::new(1500)).unwrap();
     every_kind_of_link(&mut net);
     let partition = partition(&network, &net, &least_delays(&net), shards);
     let shard_of = partition.shard_of();

@@ -17,7 +17,7 @@ const MAX_IDLE_SLOTS: u64 = 10;
 const SLOT_BYTES: u64 = 1500;
 
 #[derive(Clone, Debug)]
-struct Turn {
+struct ClassState {
     quantum_bytes: u64,
     deficit: u64,
     /// The quantum of this visit has been added to the deficit.
@@ -29,16 +29,24 @@ struct Turn {
 /// Scheduler state of a port.
 #[derive(Clone, Debug)]
 pub(crate) struct Drr {
-    turns: Vec<Turn>,
+    classes: Vec<ClassState>,
     active: VecDeque<usize>,
     round: RoundTime,
 }
 
 impl Drr {
     pub(crate) fn new(quanta_bytes: impl Iterator<Item = u32>) -> Drr {
-        let turn =
-            |q: u32| Turn { quantum_bytes: q.max(1).into(), deficit: 0, granted: false, since: Time::ZERO };
-        Drr { turns: quanta_bytes.map(turn).collect(), active: VecDeque::new(), round: RoundTime::default() }
+        let state = |q: u32| ClassState {
+            quantum_bytes: q.max(1).into(),
+            deficit: 0,
+            granted: false,
+            since: Time::ZERO,
+        };
+        Drr {
+            classes: quanta_bytes.map(state).collect(),
+            active: VecDeque::new(),
+            round: RoundTime::default(),
+        }
     }
 
     /// Queue `class` has become backlogged.
@@ -46,27 +54,27 @@ impl Drr {
         if self.active.is_empty() {
             self.round.idle_until(now, wire_ps(SLOT_BYTES, ps_per_byte_q16));
         }
-        let turn = &mut self.turns[class];
-        (turn.deficit, turn.granted, turn.since) = (0, false, now);
+        let state = &mut self.classes[class];
+        (state.deficit, state.granted, state.since) = (0, false, now);
         self.active.push_back(class);
     }
 
     /// Next queue in the round; the caller then sends that queue's head and calls [`Drr::sent`].
     pub(crate) fn next(&mut self, queues: &[ClassQueue], now: Time) -> Next {
         while let Some(&class) = self.active.front() {
-            let turn = &mut self.turns[class];
-            if !turn.granted {
-                turn.granted = true;
-                turn.deficit += turn.quantum_bytes;
+            let state = &mut self.classes[class];
+            if !state.granted {
+                state.granted = true;
+                state.deficit += state.quantum_bytes;
             }
             let size = queues[class].head_size().map_or(0, u64::from);
-            if size <= turn.deficit {
-                turn.deficit -= size;
+            if size <= state.deficit {
+                state.deficit -= size;
                 return Next::Queue(class);
             }
-            turn.granted = false;
-            self.round.sample(now.since(turn.since));
-            turn.since = now;
+            state.granted = false;
+            self.round.sample(now.since(state.since));
+            state.since = now;
             self.active.rotate_left(1);
         }
         Next::Empty
@@ -78,7 +86,7 @@ impl Drr {
             return;
         }
         self.active.pop_front();
-        self.round.sample(now.since(self.turns[class].since).max(wire));
+        self.round.sample(now.since(self.classes[class].since).max(wire));
         if self.active.is_empty() {
             self.round.idle_since = now + wire;
         }
@@ -86,7 +94,7 @@ impl Drr {
 
     /// MQ-ECN's threshold of `class` when that of the whole port is `port_bytes`.
     pub(crate) fn mq_ecn_threshold(&self, class: usize, port_bytes: u64, ps_per_byte_q16: u64) -> u64 {
-        self.round.threshold(port_bytes, wire_ps(self.turns[class].quantum_bytes, ps_per_byte_q16))
+        self.round.threshold(port_bytes, wire_ps(self.classes[class].quantum_bytes, ps_per_byte_q16))
     }
 
     /// Forgets everything that waits (the queues have been emptied).
@@ -129,7 +137,7 @@ impl RoundTime {
 mod tests {
     use super::*;
     use crate::net::link::ps_per_byte_q16;
-    use crate::net::queue::Waiting;
+    use crate::net::queue::QueuedPacket;
     use crate::net::spec::Limit;
 
     const GBIT: u64 = 1_000_000_000;
@@ -182,7 +190,7 @@ mod tests {
         let mut queues = [0, 1].map(|_| ClassQueue::new(Limit::Unlimited, None));
         let mut drr = Drr::new(quanta.into_iter());
         let mut now = Time::ZERO;
-        let waiting = |c: usize| Waiting { id: 0, size: sizes[c], since: Time::ZERO };
+        let waiting = |c: usize| QueuedPacket { id: 0, size: sizes[c], since: Time::ZERO };
         for c in [0, 1] {
             drr.activate(c, now, ps_per_byte_q16(GBIT));
             queues[c].push(waiting(c));
@@ -222,7 +230,7 @@ mod tests {
         let mut now = Time::ZERO;
         for (c, queue) in queues.iter_mut().enumerate() {
             drr.activate(c, now, ps_per_byte_q16(GBIT));
-            (0..200).for_each(|id| queue.push(Waiting { id, size: PACKET, since: now }));
+            (0..200).for_each(|id| queue.push(QueuedPacket { id, size: PACKET, since: now }));
         }
         for _ in 0..100 {
             let Next::Queue(c) = drr.next(&queues, now) else { panic!("backlogged port idles") };

@@ -1,4 +1,4 @@
-//! Queues of served links: where a packet waits, who goes next.
+//! Queues of links with a scheduler, and their disciplines (DRR, shaper).
 
 pub(crate) mod drr;
 pub(crate) mod shaper;
@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use crate::net::spec::{Limit, Threshold};
 use crate::time::Time;
 
-/// A waiting packet.
+/// A queued packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedPacket {
     pub(crate) id: u32,
     pub(crate) size: u16,
     pub(crate) since: Time,
@@ -30,7 +30,7 @@ pub(crate) enum Next {
 /// One class's FIFO.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassQueue {
-    packets: VecDeque<Waiting>,
+    packets: VecDeque<QueuedPacket>,
     bytes: u64,
     limit: Limit,
     mark: Option<Threshold>,
@@ -72,12 +72,12 @@ impl ClassQueue {
         self.mark.map(|mark| mark.in_bytes(ps_per_byte_q16))
     }
 
-    pub(crate) fn push(&mut self, packet: Waiting) {
+    pub(crate) fn push(&mut self, packet: QueuedPacket) {
         self.bytes += u64::from(packet.size);
         self.packets.push_back(packet);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Waiting> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedPacket> {
         let packet = self.packets.pop_front()?;
         self.bytes -= u64::from(packet.size);
         Some(packet)

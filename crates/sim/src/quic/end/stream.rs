@@ -9,7 +9,7 @@ use crate::time::Time;
 pub(super) static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
 /// So many windows wait to be sent at most, of whatever fits into the send buffer: schedulers that ask how much waits see that it is
 /// much, and the rest would only take memory.
-pub(super) const WINDOWS_AHEAD: u64 = 16;
+pub(super) const MAX_UNSENT_WINDOWS: u64 = 16;
 
 impl End {
     pub(super) fn use_stream(&mut self, now: Time) {
@@ -32,11 +32,11 @@ impl End {
         if stops {
             self.left = 0;
             // Like a program that is ended by force, it leaves behind what has been sent.
-            let _ = connection.cut(stream);
+            let _ = connection.truncate(stream);
             return;
         }
         let window = |path: PathReport| u64::from(path.cwnd_pkt) * u64::from(path.mtu);
-        let ahead = connection.paths().map(window).sum::<u64>().saturating_mul(WINDOWS_AHEAD);
+        let ahead = connection.paths().map(window).sum::<u64>().saturating_mul(MAX_UNSENT_WINDOWS);
         while self.left > 0 && connection.unsent(stream) < ahead {
             let most = self.left.min(CHUNK.len() as u64) as usize;
             let Ok(written @ 1..) = connection.write(stream, &CHUNK[..most]) else { return };

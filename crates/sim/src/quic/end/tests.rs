@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::stream::{CHUNK, WINDOWS_AHEAD};
+use super::stream::{CHUNK, MAX_UNSENT_WINDOWS};
 use super::*;
 use crate::engine::TimerId;
 use crate::packet::Sack;
@@ -109,7 +109,7 @@ fn what_is_held_follows_the_windows_and_not_the_send_buffer() {
     let window: u64 = connection.paths().map(|path| u64::from(path.cwnd_pkt) * u64::from(path.mtu)).sum();
     let unsent = connection.unsent(stream);
     assert!(
-        unsent > window && unsent < (WINDOWS_AHEAD + 1) * window + CHUNK.len() as u64,
+        unsent > window && unsent < (MAX_UNSENT_WINDOWS + 1) * window + CHUNK.len() as u64,
         "{unsent} of {window}"
     );
     assert!(unsent < 32 << 20, "{unsent}");

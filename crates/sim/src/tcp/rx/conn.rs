@@ -1,9 +1,9 @@
 //! The receiving half of a connection.
 
-use super::out_of_order::Held;
+use super::out_of_order::BufferedSegment;
 use super::subflow::RxSubflow;
 use crate::engine::Timer;
-use crate::tcp::ack_path::AckWays;
+use crate::tcp::ack_path::AckRoutes;
 use crate::tcp::config::{App, TcpConfig};
 use crate::tcp::conn::Conn;
 use crate::tcp::reorder::Arrivals;
@@ -14,7 +14,7 @@ use std::slice;
 
 /// Action of a connection of the same shard when a message is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tell {
+pub(crate) enum MessageAction {
     /// The server answers on this connection; requests are all alike.
     Respond {
         /// Index of the connection.
@@ -48,8 +48,8 @@ pub(crate) struct RxConn {
     pub(super) multipath: bool,
     /// SACK ranges per ACK.
     pub(super) sack_ranges: u8,
-    /// The ways of acknowledgments, if they share one.
-    pub(crate) ack_ways: Option<Box<AckWays>>,
+    /// Routes of acknowledgments, if they share one.
+    pub(crate) ack_routes: Option<Box<AckRoutes>>,
     /// One past the segments of the message that somebody is told of next; `u32::MAX`: nobody is.
     pub(crate) message_end: u32,
     pub(crate) messages: u32,
@@ -70,7 +70,7 @@ pub(crate) struct RxConn {
     pub(crate) first: u32,
     pub(crate) count: u8,
     /// Action when a message is complete; `None`: no connection acts.
-    pub(crate) tells: Option<Tell>,
+    pub(crate) on_message: Option<MessageAction>,
 }
 
 /// SACK ranges that fit beside timestamps (12 bytes) and an 8-byte data ACK (12) in 40 bytes of options.
@@ -99,7 +99,7 @@ impl RxConn {
             } else {
                 config.sack_ranges
             },
-            ack_ways: None,
+            ack_routes: None,
             message_end: u32::MAX,
             messages: 0,
             completed: Time::NEVER,
@@ -113,7 +113,7 @@ impl RxConn {
             host,
             first: 0,
             count: tx.count,
-            tells: None,
+            on_message: None,
         }
     }
 
@@ -153,7 +153,7 @@ impl RxConn {
     }
 
     /// Counts what `segment`, new and not simply the next one, has brought in order since `before`.
-    pub(super) fn count_in_order(&mut self, segment: Held, before: u32) {
+    pub(super) fn count_in_order(&mut self, segment: BufferedSegment, before: u32) {
         if segment.len_bytes < self.mss_bytes {
             self.short.push((segment.data_seq, self.mss_bytes - segment.len_bytes));
         }

@@ -5,7 +5,7 @@ use crate::tcp::reorder::Arrivals;
 
 /// Fields kept of a segment until it is in order on its subflow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct BufferedSegment {
     pub(super) data_seq: u32,
     pub(super) len_bytes: u16,
     pub(super) last: bool,
@@ -15,7 +15,7 @@ pub(super) struct Held {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutOfOrder {
     /// The segments held, by sequence number modulo the length.
-    pub(super) held: Box<[Held]>,
+    pub(super) held: Box<[BufferedSegment]>,
     /// Ranges reported, the most recent first.
     pub(super) recent: Sack,
     /// Segment that arrived twice and has not been reported as a duplicate.
@@ -30,15 +30,16 @@ impl OutOfOrder {
         Sack { ranges: [SackRange { start: seq, end: seq + 1 }, first, second, third] }
     }
 
-    pub(super) fn get(&self, seq: u32) -> Held {
+    pub(super) fn get(&self, seq: u32) -> BufferedSegment {
         self.held[seq as usize & (self.held.len() - 1)]
     }
 
     /// Keeps segment `seq`, which lies above `next`.
-    pub(super) fn hold(&mut self, seq: u32, segment: Held, next: u32) {
+    pub(super) fn hold(&mut self, seq: u32, segment: BufferedSegment, next: u32) {
         let need = (seq - next) as usize + 1;
         if need > self.held.len() {
-            let mut bigger = vec![Held::default(); need.next_power_of_two().max(32)].into_boxed_slice();
+            let mut bigger =
+                vec![BufferedSegment::default(); need.next_power_of_two().max(32)].into_boxed_slice();
             let mask = bigger.len() - 1;
             for seq in next..next + self.held.len() as u32 {
                 bigger[seq as usize & mask] = self.get(seq);

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{AckPath as ChosenWay, Common, Host, Protocol};
+use vmcc_scenario::model::{AckPath as AckPathConfig, Common, Host, Protocol};
 use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Flow, Flows};
+use crate::build::span;
 use crate::hosts::{HostError, Hosts};
-use crate::lower::span;
 use crate::run::SimError;
 use crate::tcp::config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
@@ -16,7 +16,7 @@ use crate::tcp::config::{
 use crate::tcp::{ConnId, World};
 use crate::time::Time;
 use crate::traffic::{Planned, plan_flows};
-use crate::transport::{Making, Transport, sample_every, scheduler};
+use crate::transport::{BuildContext, Transport, sample_every, scheduler};
 
 /// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.
 const OWN_GROUPS: usize = 256;
@@ -28,14 +28,13 @@ pub(crate) fn rtt_group(connections: usize, number: usize, entry: usize) -> u32 
 }
 
 /// Connections of the entries that have some.
-pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
-    making.warnings.extend(host_warnings(making.scenario)?);
-    let planned =
-        plan_flows(making.scenario, making.fabric, making.streams, &[Protocol::Mptcp, Protocol::Tcp])?;
+pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+    ctx.warnings.extend(host_warnings(ctx.scenario)?);
+    let planned = plan_flows(ctx.scenario, ctx.fabric, ctx.streams, &[Protocol::Mptcp, Protocol::Tcp])?;
     let count = planned.len();
-    let scenario = making.scenario;
-    let labels = making.labels;
-    let mut maker = Maker::new(making)?;
+    let scenario = ctx.scenario;
+    let labels = ctx.labels;
+    let mut maker = Builder::new(ctx)?;
     let flows = planned.into_iter().map(|p| maker.flow(p, count)).collect::<Result<Vec<_>, _>>()?;
     let mut world = maker.world;
     let traced = flows.iter().filter(|flow| endless(&flow.planned.app)).map(|flow| flow.paths.len()).sum();
@@ -64,37 +63,37 @@ fn host_warnings(scenario: &Scenario) -> Result<Vec<String>, SimError> {
     Ok(warnings)
 }
 
-struct Maker<'a, 'b> {
-    making: &'a mut Making<'b>,
+struct Builder<'a, 'b> {
+    ctx: &'a mut BuildContext<'b>,
     world: World,
     /// Without and with ECN asked for.
     configs: [ConfigId; 2],
     algorithms: BTreeMap<String, AlgorithmId>,
 }
 
-impl<'a, 'b> Maker<'a, 'b> {
-    fn new(making: &'a mut Making<'b>) -> Result<Self, SimError> {
-        let mut world = World::new(making.shard_of);
+impl<'a, 'b> Builder<'a, 'b> {
+    fn new(ctx: &'a mut BuildContext<'b>) -> Result<Self, SimError> {
+        let mut world = World::new(ctx.shard_of);
         let mut add = |ecn| {
-            let config = TcpConfig { ecn, ..tcp_config(&making.scenario.host) };
+            let config = TcpConfig { ecn, ..tcp_config(&ctx.scenario.host) };
             world.add_config(config).map_err(SimError::Config)
         };
         let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
-        Ok(Self { making, world, configs, algorithms: BTreeMap::new() })
+        Ok(Self { ctx, world, configs, algorithms: BTreeMap::new() })
     }
 
     fn algorithm(&mut self, name: &str) -> Result<AlgorithmId, SimError> {
         if let Some(id) = self.algorithms.get(name) {
             return Ok(*id);
         }
-        let (found, params) = self.making.algorithm(name)?;
+        let (found, params) = self.ctx.algorithm(name)?;
         let id = self.world.add_algorithm(found, params);
         self.algorithms.insert(name.to_owned(), id);
         Ok(id)
     }
 
     fn flow(&mut self, planned: Planned, count: usize) -> Result<Flow, SimError> {
-        let scenario = self.making.scenario;
+        let scenario = self.ctx.scenario;
         let entry = &scenario.traffic[planned.traffic];
         let (common, host) = (&entry.common, &scenario.host);
         let multipath = entry.protocol(host) == Protocol::Mptcp;
@@ -110,8 +109,8 @@ impl<'a, 'b> Maker<'a, 'b> {
         let own = self.world_flows();
         let group = rtt_group(count, own, planned.traffic);
         let spec = ConnSpec {
-            sender: self.making.fabric.hosts[opens].0,
-            receiver: self.making.fabric.hosts[other].0,
+            sender: self.ctx.fabric.hosts[opens].0,
+            receiver: self.ctx.fabric.hosts[other].0,
             start: planned.start,
             // What arrives is fetched, as what has begun on a connection of its own arrives.
             stop: if fetches { Time::NEVER } else { planned.stop },
@@ -123,11 +122,11 @@ impl<'a, 'b> Maker<'a, 'b> {
             subflows,
             multipath,
             read_rate_bps: common.read_rate.map(BitsPerSec::get),
-            class: self.making.fabric.class_of(planned.from, common.class),
+            class: self.ctx.fabric.class_of(planned.from, common.class),
             group,
             trace: endless(&planned.app),
         };
-        let traffic = || self.making.labels[planned.traffic].clone();
+        let traffic = || self.ctx.labels[planned.traffic].clone();
         let conn = self
             .world
             .add_connection(spec)
@@ -151,29 +150,30 @@ impl<'a, 'b> Maker<'a, 'b> {
         common: &Common,
         multipath: bool,
     ) -> Result<(Vec<SubflowSpec>, Vec<Option<usize>>), SimError> {
-        let count = if multipath { common.subflows.or(self.making.scenario.host.subflows) } else { Some(1) };
+        let count = if multipath { common.subflows.or(self.ctx.scenario.host.subflows) } else { Some(1) };
         let allowed = common.path.as_ref().map(|p| p.0.as_slice());
-        let mut ecmp = self.making.streams.stream(&format!("{}/ecmp", planned.stream));
-        let ways = self.making.fabric.ways(planned.from, planned.to, allowed, count, &mut ecmp)?;
+        let mut ecmp = self.ctx.streams.stream(&format!("{}/ecmp", planned.stream));
+        let route_pairs = self.ctx.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?;
         let (mut subflows, mut paths) = (Vec::new(), Vec::new());
-        for (index, way) in ways.iter().enumerate() {
-            let routes = (self.making.fabric.route(&way.forward)?, self.making.fabric.route(&way.reverse)?);
+        for (index, route_pair) in route_pairs.iter().enumerate() {
+            let routes =
+                (self.ctx.fabric.route(&route_pair.forward)?, self.ctx.fabric.route(&route_pair.reverse)?);
             let mut subflow = SubflowSpec::new(routes.0, routes.1);
             if index > 0 {
-                subflow.join_delay = span(self.making.scenario.host.join_delay);
+                subflow.join_delay = span(self.ctx.scenario.host.join_delay);
             }
             subflows.push(subflow);
-            paths.push(self.making.fabric.path_of(way));
+            paths.push(self.ctx.fabric.path_of(route_pair));
         }
         Ok((subflows, paths))
     }
 }
 
-fn ack_path(chosen: ChosenWay) -> AckPath {
+fn ack_path(chosen: AckPathConfig) -> AckPath {
     match chosen {
-        ChosenWay::Own => AckPath::Own,
-        ChosenWay::Best => AckPath::Best,
-        ChosenWay::Fixed => AckPath::Fixed,
+        AckPathConfig::Own => AckPath::Own,
+        AckPathConfig::Best => AckPath::Best,
+        AckPathConfig::Fixed => AckPath::Fixed,
     }
 }
 

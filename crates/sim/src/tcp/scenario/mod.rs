@@ -7,13 +7,13 @@ mod observe;
 pub(crate) use make::{make, rtt_group};
 
 use super::{App, ConnId, Directory, RttGroups};
+use crate::build::NamedPath;
 use crate::engine::Ctx;
 use crate::hosts::Hosts;
-use crate::lower::NamedPath;
 use crate::run::{Managed, SimError};
 use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Planned};
-use crate::transport::{Ends, Moved, Part, Routed, Transport};
+use crate::transport::{Ends, Part, RouteChange, Routed, Transport};
 use delivered::Delivered;
 use vmcc_metrics::observed::{Counters, Observed};
 use vmcc_scenario::model::SubflowEvent;
@@ -63,12 +63,12 @@ struct Flows {
     /// RTT distributions when the window began.
     rtts_at_warmup: Option<RttGroups>,
     /// Paths that subflows have left, by time.
-    legs: Vec<Leg>,
+    past_paths: Vec<PastPath>,
 }
 
 /// A path that a subflow has left, and what was counted until then.
 #[derive(Debug)]
-struct Leg {
+struct PastPath {
     flow: usize,
     subflow: usize,
     path: Option<usize>,
@@ -82,19 +82,27 @@ struct Leg {
 impl Flows {
     fn new(directory: Directory, flows: Vec<Flow>, labels: &[String], sample_every: Span) -> Flows {
         let delivered = Delivered::new(&flows);
-        let (rtts_at_warmup, legs) = (None, Vec::new());
-        Flows { directory, flows, labels: labels.to_vec(), sample_every, delivered, rtts_at_warmup, legs }
+        let (rtts_at_warmup, past_paths) = (None, Vec::new());
+        Flows {
+            directory,
+            flows,
+            labels: labels.to_vec(),
+            sample_every,
+            delivered,
+            rtts_at_warmup,
+            past_paths,
+        }
     }
 
     /// Record of the moving subflow on the path that it leaves; `None` if it was never established there or keeps its path.
-    fn ended_leg(&self, moved: &Moved, hosts: &[&Hosts]) -> Option<Leg> {
-        let (flow, subflow) = (moved.ends, moved.way);
+    fn past_path(&self, moved: &RouteChange, hosts: &[&Hosts]) -> Option<PastPath> {
+        let (flow, subflow) = (moved.ends, moved.subflow);
         let seen = observe::subflow(self, &self.flows[flow], subflow, hosts);
         let path = self.flows[flow].paths[subflow];
         let leaves = seen.was_established() && path != moved.path;
         let (closed, open) = observe::lives(&seen);
         let (until, closed) = (moved.at, closed.len());
-        leaves.then_some(Leg { flow, subflow, path, until, counters: seen.counters, closed, open })
+        leaves.then_some(PastPath { flow, subflow, path, until, counters: seen.counters, closed, open })
     }
 
     /// The subflows of a connection that an event means, where they are now.
@@ -118,7 +126,7 @@ impl Transport for Flows {
             traffic: flow.planned.traffic,
             from: flow.planned.from,
             to: flow.planned.to,
-            ways: flow.paths.len(),
+            subflows: flow.paths.len(),
         };
         self.flows.iter().map(one).collect()
     }
@@ -157,24 +165,24 @@ impl Transport for Flows {
         let of_flow = |(ends, flow): (usize, &Flow)| {
             let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
             let first = flow.directions().next();
-            let one = move |(way, &path): (usize, &Option<usize>)| {
-                let (there, back) = self.directory.routes(first?, way, hosts);
-                Some(Routed { ends, way, traffic, from, to, routes: (there, Some(back)), path })
+            let one = move |(subflow, &path): (usize, &Option<usize>)| {
+                let (there, back) = self.directory.routes(first?, subflow, hosts);
+                Some(Routed { ends, subflow, traffic, from, to, routes: (there, Some(back)), path })
             };
             flow.paths.iter().enumerate().filter_map(one).collect::<Vec<_>>()
         };
         self.flows.iter().enumerate().flat_map(of_flow).collect()
     }
 
-    fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
+    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut Hosts]) {
         let shared: Vec<&Hosts> = hosts.iter().map(|shard| &**shard).collect();
-        self.legs.extend(self.ended_leg(moved, &shared));
+        self.past_paths.extend(self.past_path(moved, &shared));
         let flow = &mut self.flows[moved.ends];
         let turned = (moved.routes.1, moved.routes.0);
         for (direction, routes) in flow.directions().zip([moved.routes, turned]) {
-            self.directory.reroute(direction, moved.way, routes, hosts);
+            self.directory.reroute(direction, moved.subflow, routes, hosts);
         }
-        flow.paths[moved.way] = moved.path;
+        flow.paths[moved.subflow] = moved.path;
     }
 
     fn has_subflow(&self, which: &SubflowEvent, paths: &[NamedPath]) -> bool {

@@ -6,7 +6,7 @@ use vmcc_metrics::observed::{
     Closed, Connection, Counters, End, Job, Moment, Observed, Response, Sample, Subflow,
 };
 
-use super::{Flow, Flows, Leg};
+use super::{Flow, Flows, PastPath};
 use crate::hosts::Hosts;
 use crate::run::at;
 use crate::tcp::{App, Closing, ConnId, FlowRecord, Object, SubflowRecord};
@@ -27,9 +27,9 @@ fn reached(time: Time) -> Option<Moment> {
 
 fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec<Connection> {
     let mut samples = samples(all, hosts);
-    let mut left: BTreeMap<(usize, usize), Vec<&Leg>> = BTreeMap::new();
-    for leg in &all.legs {
-        left.entry((leg.flow, leg.subflow)).or_default().push(leg);
+    let mut left: BTreeMap<(usize, usize), Vec<&PastPath>> = BTreeMap::new();
+    for past in &all.past_paths {
+        left.entry((past.flow, past.subflow)).or_default().push(past);
     }
     let one = |(index, flow): (usize, &Flow)| {
         let record = all.directory.flow(flow.conn, hosts);
@@ -86,7 +86,7 @@ pub(super) fn lives(seen: &Subflow) -> (Vec<Closed>, bool) {
 }
 
 /// A subflow that has left paths, as what it was on each of them; the last is where it is now.
-fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
+fn by_path(whole: Subflow, left: &[&PastPath]) -> Vec<Subflow> {
     let number = whole.number;
     let (closed, open) = lives(&whole);
     // One that was open as it left its last path continues on the next.
@@ -101,14 +101,14 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
         echoed_ce: None,
     };
     let mut parts = Vec::new();
-    for leg in left {
-        let until = at(leg.until);
+    for past in left {
+        let until = at(past.until);
         let samples = std::iter::from_fn(|| samples.next_if(|sample| sample.at < until)).collect();
         let reductions = std::iter::from_fn(|| reductions.next_if(|&at| at < until)).collect();
-        let counters = since(&leg.counters, &before);
-        let closed_until = leg.closed.clamp(before_closed, closed.len());
+        let counters = since(&past.counters, &before);
+        let closed_until = past.closed.clamp(before_closed, closed.len());
         let earlier = closed[before_closed..closed_until].to_vec();
-        let (path, established, end) = (leg.path, leg.open, End::Moved);
+        let (path, established, end) = (past.path, past.open, End::Moved);
         let closed_at = None;
         parts.push(Subflow {
             number,
@@ -122,7 +122,7 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
             reductions,
             samples,
         });
-        (before, before_closed, continues) = (leg.counters, closed_until, leg.open);
+        (before, before_closed, continues) = (past.counters, closed_until, past.open);
     }
     let counters = since(&whole.counters, &before);
     let (path, reductions, samples) = (whole.path, reductions.collect(), samples.collect());

@@ -16,15 +16,17 @@ mod ack;
 #[cfg(test)]
 mod app_tests;
 #[cfg(test)]
+mod deschedule_tests;
+#[cfg(test)]
 mod fetch_tests;
 mod manage;
 mod multipath;
 #[cfg(test)]
 mod multipath_tests;
 mod recovery;
-mod send;
 #[cfg(test)]
-mod sleep_tests;
+mod resume_tests;
+mod send;
 #[cfg(test)]
 mod spacing_tests;
 #[cfg(test)]
@@ -33,8 +35,6 @@ mod timers;
 mod undo;
 #[cfg(test)]
 mod undo_tests;
-#[cfg(test)]
-mod woken_tests;
 
 pub(crate) use manage::SubflowChange;
 

@@ -3,11 +3,11 @@
 pub(super) mod leftover;
 mod undo;
 
-use super::backend::{Bpf, Htb, Queues, Untouched};
+use super::backend::{Bpf, Htb, MarkOnly, Queues};
 use super::device::{Device, is_shared_device};
 use super::error::PortError;
 use super::plan::Plan;
-use super::program::{self, Note, Program};
+use super::program::{self, Program, RecordMap};
 use super::record::{self, Content, Record};
 use super::statistics::{Dropped, Readings, Removed};
 use super::{signed, state};
@@ -22,7 +22,7 @@ pub(super) const HALF_CHANGED: &str =
 const OTHER_BUILD: &str = "another build of vmcc serves it, whose counters this one cannot read";
 const NO_INGRESS: &str = "the program that sees what comes in is gone: RTTs are not measured";
 /// Drain timeout of the old queue, in milliseconds.
-const OLD_QUEUE_STEPS: u32 = 1_000;
+const MAX_OLD_QUEUE_POLLS: u32 = 1_000;
 
 /// Parts of a served port: device, plan, program, queues and record.
 pub(super) struct Attachment {
@@ -42,7 +42,7 @@ pub(super) struct Attachment {
 /// The kind of queues that a plan needs.
 fn choose(port: &str, config: &PortConfig, plan: &Plan) -> Result<Box<dyn Queues>, PortError> {
     match config.backend {
-        _ if !plan.queues => Ok(Box::new(Untouched)),
+        _ if !plan.queues => Ok(Box::new(MarkOnly)),
         Backend::Bpf => Ok(Box::new(Bpf::default())),
         Backend::Auto if Bpf::check(port, plan).is_ok() && Bpf::try_load().is_ok() => {
             Ok(Box::new(Bpf::default()))
@@ -65,7 +65,7 @@ impl Attachment {
         let record = Record::lock(port, dev.index)?;
         let index = signed(dev.index);
         clear(&mut dev, &record)?;
-        Untouched::check(&mut dev, &plan)?;
+        MarkOnly::check(&mut dev, &plan)?;
         dev.remember_clsact()?;
         if plan.queues {
             dev.remember()?;
@@ -80,7 +80,7 @@ impl Attachment {
         let (made, undone) = exchange(&mut dev, &plan, |dev, held| {
             if held {
                 // What waits in the old queue leaves before it goes; one that does not tell goes at once.
-                let _ = dev.wait_until_empty(OLD_QUEUE_STEPS);
+                let _ = dev.wait_until_empty(MAX_OLD_QUEUE_POLLS);
             }
             let made = queues.install(dev, &plan, &program).and_then(|()| program.attach(port, index));
             let undone = made.is_ok() || take_off(dev, index, &plan, queues.as_mut()).is_ok();
@@ -188,7 +188,7 @@ impl Attachment {
         if plan.queues != self.plan.queues {
             return Err(PortError::OtherQueues { port: self.name.clone(), queues: self.plan.queues });
         }
-        Untouched::check(dev, &plan)?;
+        MarkOnly::check(dev, &plan)?;
         let queues = self.queues.as_mut();
         // Built before anything changes: a setting that cannot be had is found here.
         let bytes = program::config::config(&self.name, config, &plan, |class| queues.class_id(class))?;
@@ -309,7 +309,7 @@ fn set_cgroups(port: &str, config: &PortConfig, program: &Program) -> Result<(),
 
 /// Recorded content of a port that is held.
 fn known(record: &Record, program: &Program) -> Option<Content> {
-    program.note.as_ref().and_then(Note::read).or_else(|| record.read())
+    program.note.as_ref().and_then(RecordMap::read).or_else(|| record.read())
 }
 
 /// Writes the record, and what the port says itself.

@@ -1,6 +1,6 @@
 //! Taking queues and programs off a port.
 
-use crate::port::backend::{Bpf, Htb, Queues, Untouched};
+use crate::port::backend::{Bpf, Htb, MarkOnly, Queues};
 use crate::port::device::Device;
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
@@ -39,7 +39,7 @@ pub(super) fn take_off(
 /// The queues that a record speaks of; `program` is the one on the port, if it is there.
 pub(super) fn queues_of(content: &Content, program: Option<&Program>) -> Result<Box<dyn Queues>, PortError> {
     Ok(match (content.backend, program) {
-        _ if !content.queues => Box::new(Untouched),
+        _ if !content.queues => Box::new(MarkOnly),
         (Backend::Bpf, Some(program)) => Box::new(Bpf::find(&content.port, program)?),
         (Backend::Bpf, None) => Box::new(Bpf::default()),
         (Backend::Auto | Backend::Htb, _) => Box::new(Htb),

@@ -9,7 +9,7 @@
 //!   └ c0de:11 ...
 //! ```
 
-mod leaving;
+mod draining;
 
 use super::Queues;
 use crate::port::device::{Device, OUR_HANDLE};
@@ -44,7 +44,7 @@ const MAX_TRAIN_BYTES: u64 = 65_536;
 /// "No cap", for emptying queues: 1 Tbit/s in bytes.
 const UNCAPPED: u64 = 125_000_000_000;
 /// In milliseconds.
-const DRAIN_STEPS: u32 = 2_000;
+const MAX_DRAIN_POLLS: u32 = 2_000;
 
 /// HTB on one port.
 #[derive(Debug)]
@@ -172,7 +172,7 @@ impl Htb {
 
     /// Waits until the queues of these classes are empty.
     fn drain(dev: &mut Device, classes: &[usize]) -> Result<Waited, PortError> {
-        wait::until(DRAIN_STEPS, || {
+        wait::until(MAX_DRAIN_POLLS, || {
             let queues = Self::leaves(dev)?;
             let waits = |index: &usize| leaf(&queues, *index).is_some_and(|q| q.counters.backlog_pkt > 0);
             Ok(!classes.iter().any(waits))
@@ -261,7 +261,7 @@ impl Queues for Htb {
         switch: &mut dyn FnMut() -> Result<(), PortError>,
     ) -> Result<Vec<Removed>, PortError> {
         same_units(&dev.name, old, new)?;
-        let leaving = leaving::places(old, new);
+        let leaving = draining::places(old, new);
         for (index, after) in new.classes.iter().enumerate().take(old.classes.len()) {
             Self::set(dev, &service_class(index, after, new))?;
             let changed = dev.tc.change_fifo(dev.index, class_id(index), leaf_handle(index), after.limit);
@@ -278,10 +278,10 @@ impl Queues for Htb {
             return switch().map(|()| Vec::new());
         }
         for index in leaving.clone() {
-            Self::set(dev, &leaving::opened(index, old, new))?;
+            Self::set(dev, &draining::opened(index, old, new))?;
         }
         for index in 0..new.classes.len() {
-            Self::set(dev, &leaving::making_room(index, old, new))?;
+            Self::set(dev, &draining::making_room(index, old, new))?;
         }
         switch()?;
         let removed = Self::remove_classes(dev, leaving);

@@ -2,7 +2,7 @@
 
 mod bpf;
 pub(crate) mod htb;
-mod untouched;
+mod mark_only;
 
 use super::device::Device;
 use super::error::PortError;
@@ -13,7 +13,7 @@ use vmcc_port::Backend;
 
 pub(crate) use bpf::Bpf;
 pub(crate) use htb::Htb;
-pub(crate) use untouched::Untouched;
+pub(crate) use mark_only::MarkOnly;
 
 /// The queues of one port. Every method runs in the port's network namespace.
 pub(crate) trait Queues: Send {

@@ -20,7 +20,7 @@ use vmcc_port::{PortConfig, PortStats, VmBudget};
 /// Held by whoever makes a shared device, joins or leaves it.
 const LOCK: (&str, &str, &str) = ("/run", "vmcc", "budgets.lock");
 /// Drain timeout of a shared device, in milliseconds.
-const STEPS: u32 = 100;
+const MAX_POLLS: u32 = 100;
 
 /// Nobody else makes, joins or leaves a shared device while it lives.
 pub(super) struct Lock(#[allow(dead_code, reason = "unlocks when it is dropped")] Flock<File>);
@@ -214,7 +214,7 @@ fn remove_device(name: &str) -> Result<(), PortError> {
 
 /// Behind its queues an IFB has packets that wait for a softirq: received by it, and not sent on yet.
 fn wait_until_empty(links: &mut Links, device: u32) -> io::Result<Waited> {
-    wait::until(STEPS, || Ok(links.packets(device)?.is_none_or(|(received, sent)| sent >= received)))
+    wait::until(MAX_POLLS, || Ok(links.packets(device)?.is_none_or(|(received, sent)| sent >= received)))
 }
 
 fn find(links: &mut Links, name: &str) -> Result<Option<PortInfo>, PortError> {

@@ -35,7 +35,7 @@ use zerocopy::IntoBytes;
 pub(super) use detour::remove_left;
 
 /// Drain timeout of a queue, in milliseconds.
-const STEPS: u32 = 1_000;
+const MAX_POLLS: u32 = 1_000;
 
 /// Runs `exchange` while packets that leave the port wait; it is told whether they do. `budget` is the device that
 /// they go through before or after it.
@@ -84,9 +84,9 @@ impl Hold {
             let _ = detour.open(dev);
         }
         let Ok(Waited::Done | Waited::GivenUp) =
-            wait::until(STEPS, || Ok::<_, Infallible>(came_out(&object) >= held));
+            wait::until(MAX_POLLS, || Ok::<_, Infallible>(came_out(&object) >= held));
         drop(out);
-        let Ok(Waited::Done | Waited::GivenUp) = wait::until(STEPS, || {
+        let Ok(Waited::Done | Waited::GivenUp) = wait::until(MAX_POLLS, || {
             let queue = queue(dev, &detour);
             let empty = |queue: Counters| queue.backlog_pkt == 0 && came_out(&object) >= queue.sent_pkt;
             Ok::<_, Infallible>(queue.is_none_or(empty))

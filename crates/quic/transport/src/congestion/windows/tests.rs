@@ -29,7 +29,7 @@ impl Bench {
         };
         for slot in 0..PATHS {
             bench.rtts[slot].sample(Span::from_ms(10 + 40 * slot as u64), 0, 1, Span::from_ms(1));
-            bench.windows.place(slot, MTU);
+            bench.windows.add_path(slot, MTU);
             if slot == 0 || coupling == Coupling::Separate {
                 bench.with(slot, |windows, cc, at| windows.begin(cc, at));
             }
@@ -37,8 +37,12 @@ impl Bench {
         bench
     }
 
-    fn with<T>(&mut self, slot: usize, f: impl FnOnce(&mut Windows, &mut Controller, &Moment<'_>) -> T) -> T {
-        let at = Moment { now: self.now, slot, rtt: &self.rtts[slot], una: 0, next: 0, waiting: true };
+    fn with<T>(
+        &mut self,
+        slot: usize,
+        f: impl FnOnce(&mut Windows, &mut Controller, &CcContext<'_>) -> T,
+    ) -> T {
+        let at = CcContext { now: self.now, slot, rtt: &self.rtts[slot], una: 0, next: 0, waiting: true };
         f(&mut self.windows, &mut self.cc, &at)
     }
 
@@ -94,7 +98,7 @@ impl Bench {
 }
 
 #[test]
-fn one_window_holds_back_what_all_paths_have_in_flight() {
+fn combined_window_limits_bytes_in_flight_of_all_paths() {
     let mut bench = Bench::new(Coupling::Combined);
     bench.fill();
     assert_eq!(bench.out.iter().map(VecDeque::len).sum::<usize>(), 10, "the initial window, once");
@@ -105,7 +109,7 @@ fn one_window_holds_back_what_all_paths_have_in_flight() {
 }
 
 #[test]
-fn a_loss_on_one_path_lowers_the_window_of_all_once() {
+fn combined_window_is_reduced_once_per_loss_event() {
     let mut bench = Bench::new(Coupling::Combined);
     bench.fill();
     bench.ack(1, 1, 1);
@@ -131,7 +135,7 @@ fn a_loss_on_one_path_lowers_the_window_of_all_once() {
 }
 
 #[test]
-fn a_window_of_all_grows_by_one_packet_in_a_round_of_all() {
+fn combined_window_grows_by_one_packet_per_round() {
     let mut bench = Bench::new(Coupling::Combined);
     bench.fill();
     bench.ack(0, 1, 1);
@@ -151,7 +155,7 @@ fn a_window_of_all_grows_by_one_packet_in_a_round_of_all() {
 }
 
 #[test]
-fn a_window_grows_whatever_path_its_packets_leave_on() {
+fn combined_window_grows_for_acks_of_any_path() {
     let mut bench = Bench::new(Coupling::Combined);
     bench.windows.set_mtu(0, 1452);
     assert_eq!(bench.windows.of(0).mtu, MTU);
@@ -171,10 +175,10 @@ fn a_window_grows_whatever_path_its_packets_leave_on() {
 }
 
 #[test]
-fn packets_of_one_window_are_those_of_the_smallest_path() {
+fn combined_window_counts_packets_of_the_smallest_mtu() {
     let mut windows = Windows::new(Coupling::Combined, 10);
     for (slot, mtu) in [1400, 1200, 1300].into_iter().enumerate() {
-        windows.place(slot, mtu);
+        windows.add_path(slot, mtu);
     }
     assert_eq!(windows.of(2).mtu, 1200);
     windows.close(1, 0);
@@ -189,12 +193,12 @@ fn packets_of_one_window_are_those_of_the_smallest_path() {
     windows.close(0, 0);
     windows.close(2, 0);
     assert!(windows.of(0).mtu >= 1200, "nobody divides by nothing");
-    windows.place(0, 1250);
+    windows.add_path(0, 1250);
     assert_eq!(windows.of(0).mtu, 1250);
 }
 
 #[test]
-fn one_path_that_is_silent_for_long_is_no_persistent_congestion_of_those_that_answer() {
+fn silent_path_is_no_persistent_congestion_of_a_combined_window() {
     for (coupling, answers, state) in [
         (Coupling::Combined, true, State::Open),
         (Coupling::Combined, false, State::Loss),
@@ -232,7 +236,7 @@ proptest! {
                 3 => bench.send(slot, 40 + 300 * lost as u64), // a probe: windows do not hold it back
                 4 => {
                     bench.close(slot);
-                    bench.windows.place(slot, MTU + 10 * arrive as u16);
+                    bench.windows.add_path(slot, MTU + 10 * arrive as u16);
                 }
                 _ => bench.windows.restart(slot, bench.now),
             }

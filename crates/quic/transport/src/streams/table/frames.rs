@@ -4,7 +4,7 @@ use super::*;
 
 impl Streams {
     /// Sees to it that the stream of a frame exists; whether it is still of interest.
-    fn reach(&mut self, id: u64, receives: bool) -> Result<bool, TransportError> {
+    fn ensure_open(&mut self, id: u64, receives: bool) -> Result<bool, TransportError> {
         let dir = dir_of(id);
         let wrong_way = dir == Dir::Uni && self.is_own(id) == receives;
         if wrong_way {
@@ -27,7 +27,7 @@ impl Streams {
             self.insert(new);
             self.events.push_back(Event::StreamOpened { stream: new });
         }
-        self.tell_streams(dir);
+        self.update_max_streams(dir);
         Ok(self.map.contains_key(&id))
     }
 
@@ -39,7 +39,7 @@ impl Streams {
         data: &[u8],
         fin: bool,
     ) -> Result<(), TransportError> {
-        if !self.reach(id, true)? {
+        if !self.ensure_open(id, true)? {
             return Ok(());
         }
         let half = self.map.get_mut(&id).and_then(|stream| stream.recv.as_mut());
@@ -83,13 +83,13 @@ impl Streams {
         if self.received > self.max_data {
             return Err(TransportError::new(code::FLOW_CONTROL, "more than the connection's limit"));
         }
-        self.tell_data();
+        self.update_max_data();
         Ok(())
     }
 
     /// RESET_STREAM.
     pub(crate) fn on_reset(&mut self, id: u64, error: u64, final_size: u64) -> Result<(), TransportError> {
-        if !self.reach(id, true)? {
+        if !self.ensure_open(id, true)? {
             return Ok(());
         }
         let Ok(half) = self.recv_half(id) else { return Ok(()) };
@@ -118,7 +118,7 @@ impl Streams {
 
     /// STOP_SENDING: answered with RESET_STREAM (RFC 9000 section 3.5).
     pub(crate) fn on_stop(&mut self, id: u64, error: u64) -> Result<(), TransportError> {
-        if self.reach(id, false)? && self.reset(id, error).is_ok() {
+        if self.ensure_open(id, false)? && self.reset(id, error).is_ok() {
             self.events.push_back(Event::StreamStopped { stream: id, code: error });
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Streams {
 
     /// MAX_STREAM_DATA.
     pub(crate) fn on_max_stream_data(&mut self, id: u64, max: u64) -> Result<(), TransportError> {
-        if !self.reach(id, false)? {
+        if !self.ensure_open(id, false)? {
             return Ok(());
         }
         if let Ok(half) = self.send_half(id) {
@@ -160,6 +160,6 @@ impl Streams {
 
     /// STREAM_DATA_BLOCKED, which only has to be about a stream that may be.
     pub(crate) fn on_stream_data_blocked(&mut self, id: u64) -> Result<(), TransportError> {
-        self.reach(id, true).map(drop)
+        self.ensure_open(id, true).map(drop)
     }
 }

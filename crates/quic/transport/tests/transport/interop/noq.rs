@@ -24,7 +24,7 @@ fn transport() -> Arc<TransportConfig> {
 }
 
 /// A server that takes everything that comes on one stream, and then gives it back.
-fn server_of_noq() -> (SocketAddr, thread::JoinHandle<()>) {
+fn noq_server() -> (SocketAddr, thread::JoinHandle<()>) {
     let (tell, address) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
         runtime().block_on(async {
@@ -45,8 +45,8 @@ fn server_of_noq() -> (SocketAddr, thread::JoinHandle<()>) {
 }
 
 #[test]
-fn a_client_of_noq_with_three_paths_one_of_them_cut_and_one_abandoned() {
-    let (remote, thread) = server_of_noq();
+fn client_against_noq_loses_one_of_three_paths_and_abandons_one() {
+    let (remote, thread) = noq_server();
     let mut udp = client(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     let (now, route) = (udp.now(), Route { local: udp.address(0), remote });
     let handle = udp
@@ -88,7 +88,7 @@ fn a_client_of_noq_with_three_paths_one_of_them_cut_and_one_abandoned() {
 }
 
 #[test]
-fn a_server_of_noq_with_three_paths_one_of_them_cut_and_one_abandoned() {
+fn server_against_noq_loses_one_of_three_paths_and_abandons_one() {
     let mut udp = server(Retry::Always, &["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     let remotes = [0, 1, 2].map(|i| udp.address(i));
     let (cut, cut_now) = std::sync::mpsc::channel();

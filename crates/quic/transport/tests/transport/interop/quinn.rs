@@ -64,17 +64,17 @@ fn as_client(retry: bool) {
 }
 
 #[test]
-fn a_client_of_quinn_with_a_key_update() {
+fn client_against_quinn_with_key_update() {
     as_client(false);
 }
 
 #[test]
-fn a_client_that_quinn_asks_for_its_address() {
+fn client_against_quinn_with_retry() {
     as_client(true);
 }
 
 #[test]
-fn a_server_of_quinn() {
+fn server_against_quinn() {
     for retry in [Retry::Above(usize::MAX), Retry::Always] {
         let mut udp = server(retry, &["127.0.0.1"]);
         let remote = udp.address(0);

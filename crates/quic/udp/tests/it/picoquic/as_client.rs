@@ -15,7 +15,7 @@ fn at(last: u8, port: u16) -> SocketAddr {
 async fn connect(endpoint: &Endpoint, config: Config, port: u16) -> Connection {
     let local = endpoint.bind(at(1, 0)).unwrap();
     let route = Route { local, remote: at(1, port) };
-    let connection = endpoint.connect(hq::client(), Arc::new(config), "localhost", route).unwrap();
+    let connection = endpoint.connect_route(hq::client(), Arc::new(config), "localhost", route).unwrap();
     connection.connected().await.unwrap();
     assert_eq!(connection.alpn().unwrap(), b"hq-interop");
     connection
@@ -30,12 +30,12 @@ fn assert_received(answer: &[u8]) {
 
 async fn close(connection: Connection) {
     connection.close(0, "done");
-    connection.endpoint().told().await;
+    connection.endpoint().wait_idle().await;
 }
 
 #[test]
 #[ignore = "needs picoquicdemo, which VMCC_PICOQUIC names"]
-fn a_server_of_picoquic_by_one_path_with_retry_and_key_updates() {
+fn client_against_picoquic_with_retry_and_key_updates() {
     for options in [&[][..], &["-r"]] {
         with_picoquic(async |picoquic| {
             let data = bytes(BYTES);
@@ -62,7 +62,7 @@ fn a_server_of_picoquic_by_one_path_with_retry_and_key_updates() {
 
 #[test]
 #[ignore = "needs picoquicdemo, which VMCC_PICOQUIC names"]
-fn a_server_of_picoquic_sends_by_three_paths_one_of_them_cut_and_one_given_up() {
+fn client_against_picoquic_receives_while_losing_and_abandoning_paths() {
     three_paths(async |connection, trial, data| {
         let got = hq::get(connection, "data", async |len| trial.look(len)).await;
         assert!(got == data);
@@ -71,7 +71,7 @@ fn a_server_of_picoquic_sends_by_three_paths_one_of_them_cut_and_one_given_up() 
 
 #[test]
 #[ignore = "needs picoquicdemo, which VMCC_PICOQUIC names"]
-fn a_server_of_picoquic_is_sent_to_by_three_paths_one_of_them_cut_and_one_given_up() {
+fn client_against_picoquic_sends_while_losing_and_abandoning_paths() {
     three_paths(async |connection, trial, data| {
         let answer = hq::post(connection, data, async |len| trial.look(len)).await;
         assert_received(&answer);

@@ -44,7 +44,7 @@ fn one_path(options: &[&str], check: impl Fn(&str, &Seen)) {
 
 #[test]
 #[ignore = "needs picoquicdemo, which VMCC_PICOQUIC names"]
-fn clients_of_picoquic_by_one_path_with_retry() {
+fn server_against_picoquic_with_retry() {
     // As usual; a second ClientHello is asked for; the ClientHello takes several packets; ChaCha20.
     for options in [&[][..], &["-z"], &["-Q"], &["-C", "20"]] {
         one_path(options, |_, seen| assert_eq!(seen.key_updates, 0));
@@ -53,7 +53,7 @@ fn clients_of_picoquic_by_one_path_with_retry() {
 
 #[test]
 #[ignore = "needs picoquicdemo, which VMCC_PICOQUIC names"]
-fn a_client_of_picoquic_updates_keys() {
+fn server_against_picoquic_with_key_update() {
     one_path(&["-u", "100"], |said, seen| {
         assert!(said.contains("Key rotation started."), "{said}");
         assert_eq!(seen.key_updates, 1);
@@ -62,7 +62,7 @@ fn a_client_of_picoquic_updates_keys() {
 
 #[test]
 #[ignore = "needs picoquicdemo, which VMCC_PICOQUIC names"]
-fn clients_of_picoquic_come_from_elsewhere() {
+fn server_against_picoquic_with_migration() {
     // A NAT gives another port; another connection id from the same port; another port with another connection id.
     for (mode, moves) in [("1", true), ("2", false), ("3", true)] {
         one_path(&["-f", mode], |said, seen| {
@@ -74,7 +74,7 @@ fn clients_of_picoquic_come_from_elsewhere() {
 
 #[test]
 #[ignore = "needs picoquicdemo, which VMCC_PICOQUIC names"]
-fn a_client_of_picoquic_with_three_paths_one_of_them_cut_and_one_given_up() {
+fn server_against_picoquic_loses_one_of_three_paths_and_abandons_one() {
     with_picoquic(async |picoquic| {
         let data = bytes(BYTES);
         let endpoint = hq::server(Retry::Always, vmcc_udp::config());

@@ -70,7 +70,7 @@ pub(crate) async fn serve(
         }
         stream.shutdown().await.unwrap();
         // A client that has all may close before it says so.
-        let _ = stream.into_split().0.arrived().await;
+        let _ = stream.into_split().0.wait_acked().await;
         look(taken).await;
     }
 }

@@ -33,9 +33,9 @@ const SHARED_MAP: &str = "port_queues";
 const OPERATIONS: &str = "bpf_struct_ops_Qdisc_ops";
 const FIRST_RELEASE: (u32, u32) = (6, 16);
 const LOG_LINES: usize = 12;
-const STEP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Timeout for queues to drain, and for another process to take its registration back, in milliseconds.
-const STEPS: u32 = 2_000;
+const MAX_POLLS: u32 = 2_000;
 
 /// The BPF queueing discipline on one port.
 #[derive(Debug, Default)]
@@ -97,7 +97,9 @@ impl Bpf {
         let link = loop {
             match ops.attach_struct_ops() {
                 // Somebody else is between registering and taking it back.
-                Err(e) if e.kind() == ErrorKind::AlreadyExists && steps < STEPS => thread::sleep(STEP),
+                Err(e) if e.kind() == ErrorKind::AlreadyExists && steps < MAX_POLLS => {
+                    thread::sleep(POLL_INTERVAL)
+                }
                 other => break other.map_err(registering)?,
             }
             steps += 1;
@@ -235,7 +237,7 @@ impl Queues for Bpf {
             maps.configure(plan, true)?;
         }
         // What will not leave goes with the queues.
-        let (Waited::Done | Waited::GivenUp) = dev.wait_until_empty(STEPS)?;
+        let (Waited::Done | Waited::GivenUp) = dev.wait_until_empty(MAX_POLLS)?;
         dev.restore()
     }
 

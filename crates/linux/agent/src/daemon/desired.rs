@@ -1,0 +1,244 @@
+//! Desired state of a network namespace as it is now, from the configuration.
+
+use super::cgroups;
+use super::readiness::Ids;
+use super::resource::{Limit, Resource, ResourceError, UPGRADED, endpoint_text, params_text, port_text};
+use crate::config::{CgroupRule, Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings, SysctlName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::num::{NonZeroU8, NonZeroU16};
+use vmcc_host::{cgroup, reassign};
+use vmcc_netlink::{Endpoint, HostAddress, PortInfo};
+use wildmatch::WildMatch;
+
+/// Resources with their desired values.
+pub(crate) type Desired = Vec<(Resource, String)>;
+
+pub(crate) fn algorithms(config: &Config) -> Desired {
+    let resource = |name: &str| Resource::Algorithm(name.to_owned());
+    config.algorithms.iter().map(|p| (resource(p.algorithm().info().kernel_name), params_text(p))).collect()
+}
+
+pub(crate) fn ports(config: &Config) -> Desired {
+    config.ports.iter().map(|(name, config)| (Resource::Port(name.clone()), port_text(config))).collect()
+}
+
+/// Values of the cgroups that exist.
+pub(crate) fn cgroups(config: &Config) -> Result<Desired, ResourceError> {
+    // Who names none has no business with where they are.
+    if config.cgroups.is_empty() {
+        return Ok(Vec::new());
+    }
+    let root = cgroup::root()?;
+    let mut desired = BTreeMap::new();
+    for rule in &config.cgroups {
+        let failed = |source| ResourceError::File { file: root.display().to_string(), source };
+        for path in cgroups::find(&root, &rule.path).map_err(failed)? {
+            desired.entry(path).or_insert(rule);
+        }
+    }
+    Ok(desired.into_iter().flat_map(|(path, rule)| of_cgroup(path, rule)).collect())
+}
+
+/// Rules that no cgroup fits where that is no wonder.
+pub(crate) fn cgroup_warnings(config: &Config) -> Vec<String> {
+    if config.cgroups.is_empty() || !cgroup::is_hybrid() {
+        return Vec::new();
+    }
+    let Ok(root) = cgroup::root() else { return Vec::new() };
+    let fits_none = |rule: &&CgroupRule| cgroups::find(&root, &rule.path).is_ok_and(|found| found.is_empty());
+    let text = |rule: &CgroupRule| {
+        format!(
+            "no cgroup fits `{}`: this host has cgroups of both versions, where podman and Docker put containers into those of \
+             the first, which cannot be covered; boot with `systemd.unified_cgroup_hierarchy=1`, or cover the containers' network \
+             namespaces",
+            rule.path
+        )
+    };
+    config.cgroups.iter().filter(fits_none).map(text).collect()
+}
+
+/// By the first rule that fits.
+fn of_cgroup(path: String, rule: &CgroupRule) -> impl Iterator<Item = (Resource, String)> + use<> {
+    let upgraded = rule.upgrade.then(|| (Resource::Upgrade(path.clone()), UPGRADED.to_owned()));
+    let given = rule.congestion_control.clone().map(|name| (Resource::Cgroup(path), name));
+    upgraded.into_iter().chain(given)
+}
+
+/// Sysctls and limits of a namespace.
+pub(crate) fn settings(settings: &Settings) -> Desired {
+    let sysctls = settings.sysctls().into_iter();
+    let live = settings.live && reassign::check_support().is_ok();
+    let resource = |name: SysctlName| match live && name == SysctlName::congestion_control() {
+        true => Resource::LiveDefault,
+        false => Resource::Sysctl(name.as_str().to_owned()),
+    };
+    let mut desired: Desired = sysctls.map(|(name, value)| (resource(name), value)).collect();
+    desired.extend(limits(&settings.mptcp));
+    desired
+}
+
+/// A limit that is not given is somebody else's.
+fn limits(mptcp: &Mptcp) -> Desired {
+    let given = [(Limit::Subflows, mptcp.subflows), (Limit::Accept, mptcp.accept)];
+    given
+        .into_iter()
+        .filter_map(|(which, limit)| Some((Resource::Limit(which), limit?.to_string())))
+        .collect()
+}
+
+/// The interfaces that some rule names, each with the rules that do.
+pub(crate) fn named<'a>(
+    rules: &'a [EndpointRule],
+    nics: &'a [PortInfo],
+) -> Vec<(&'a PortInfo, Vec<&'a EndpointRule>)> {
+    let patterns: Vec<WildMatch> = rules.iter().map(|rule| WildMatch::new(&rule.nic)).collect();
+    let names = |nic: &PortInfo, pattern: &WildMatch| {
+        pattern.matches(&nic.name) || nic.other_names.iter().any(|name| pattern.matches(name))
+    };
+    let of_nic = |nic| rules.iter().zip(&patterns).filter(move |(_, pattern)| names(nic, pattern));
+    let all = nics.iter().map(|nic| (nic, of_nic(nic).map(|(rule, _)| rule).collect::<Vec<_>>()));
+    all.filter(|(_, rules)| !rules.is_empty()).collect()
+}
+
+/// The usable addresses of interfaces that are `ready`, each by the first rule that fits, with the numbers that they have,
+/// had, or get.
+pub(crate) fn endpoints(
+    named: &[(&PortInfo, Vec<&EndpointRule>)],
+    ready: &BTreeSet<u32>,
+    addresses: &[HostAddress],
+    there: &[Endpoint],
+    ids: &mut Ids,
+) -> Desired {
+    let by_index: BTreeMap<u32, &Vec<&EndpointRule>> = named
+        .iter()
+        .map(|(nic, rules)| (nic.index, rules))
+        .filter(|(index, _)| ready.contains(index))
+        .collect();
+    let endpoint = |found: &HostAddress| {
+        let rule = by_index.get(&found.port)?.iter().find(|rule| fits(rule.family, found.address))?;
+        let flags = rule.flags.iter().map(|flag| bit(*flag)).fold(0, std::ops::BitOr::bitor);
+        let (id, port) = (rule.id.map_or(0, NonZeroU8::get), rule.port.map(NonZeroU16::get));
+        Some(Endpoint { id, address: found.address, port, flags, device: found.port })
+    };
+    let mut desired: Vec<Endpoint> =
+        addresses.iter().filter(|address| address.usable).filter_map(endpoint).collect();
+    ids.number(&mut desired, there);
+    desired.iter().map(|one| (Resource::endpoint(one), endpoint_text(one))).collect()
+}
+
+fn fits(family: Family, address: IpAddr) -> bool {
+    match family {
+        Family::Any => true,
+        Family::Ipv4 => address.is_ipv4(),
+        Family::Ipv6 => address.is_ipv6(),
+    }
+}
+
+fn bit(flag: EndpointFlag) -> u32 {
+    match flag {
+        EndpointFlag::Signal => Endpoint::SIGNAL,
+        EndpointFlag::Subflow => Endpoint::SUBFLOW,
+        EndpointFlag::Backup => Endpoint::BACKUP,
+        EndpointFlag::Fullmesh => Endpoint::FULLMESH,
+        EndpointFlag::Laminar => Endpoint::LAMINAR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nic(index: u32, name: &str, up: bool) -> PortInfo {
+        PortInfo {
+            index,
+            name: name.to_owned(),
+            other_names: vec![format!("alt-{name}")],
+            mtu: 1500,
+            on_bus: false,
+            ethernet: true,
+            link_layer: 1,
+            kind: None,
+            up,
+            running: up,
+        }
+    }
+
+    fn rule(nic: &str, flags: &[EndpointFlag], family: Family) -> EndpointRule {
+        EndpointRule { nic: nic.to_owned(), flags: flags.to_vec(), family, port: None, id: None }
+    }
+
+    #[test]
+    fn unconfigured_limit_is_not_managed() {
+        let mptcp = |subflows, accept| Mptcp { subflows, accept, endpoints: Vec::new() };
+        assert_eq!(limits(&mptcp(Some(3), None)), [(Resource::Limit(Limit::Subflows), "3".to_owned())]);
+        let both = limits(&mptcp(Some(3), Some(0)));
+        assert_eq!(both[1], (Resource::Limit(Limit::Accept), "0".to_owned()));
+        assert_eq!((both.len(), limits(&mptcp(None, None)).len()), (2, 0));
+    }
+
+    #[test]
+    fn first_matching_rule_makes_an_address_an_endpoint() {
+        let nics = [nic(1, "lo", true), nic(2, "eth0", true), nic(3, "eth1", false), nic(4, "wlan0", true)];
+        let at = |port, text: &str, usable| HostAddress { port, address: text.parse().unwrap(), usable };
+        let addresses = [
+            at(1, "127.0.0.1", false),
+            at(2, "10.0.0.1", true),
+            at(2, "fd00::1", true),
+            at(2, "fd00::2", false),
+            at(3, "10.0.1.1", true),
+            at(4, "10.0.2.1", true),
+        ];
+        let rules = [
+            rule("eth*", &[EndpointFlag::Signal], Family::Ipv4),
+            rule("eth?", &[EndpointFlag::Subflow, EndpointFlag::Backup], Family::Any),
+            rule("alt-wlan0", &[EndpointFlag::Subflow], Family::Any),
+        ];
+        let ready: BTreeSet<u32> = [1, 2, 4].into();
+        let found = |rules: &[EndpointRule]| {
+            let named = named(rules, &nics);
+            endpoints(&named, &ready, &addresses, &[], &mut Ids::default())
+        };
+        let none = found(&[]);
+        let found = found(&rules);
+        let shown: Vec<String> =
+            found.iter().map(|(resource, value)| format!("{resource}: {value}")).collect();
+        assert_eq!(
+            shown,
+            [
+                "MPTCP endpoint 10.0.0.1: signal dev 2 id 1",
+                "MPTCP endpoint fd00::1: subflow,backup dev 2 id 2",
+                "MPTCP endpoint 10.0.2.1: subflow dev 4 id 3"
+            ]
+        );
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn rule_gives_its_endpoint_port_and_id() {
+        let nics = [nic(2, "eth0", true), nic(3, "eth1", true)];
+        let at = |port, text: &str| HostAddress { port, address: text.parse().unwrap(), usable: true };
+        let fixed = EndpointRule {
+            port: NonZeroU16::new(5201),
+            id: NonZeroU8::new(1),
+            ..rule("eth1", &[EndpointFlag::Signal], Family::Any)
+        };
+        let rules = [fixed, rule("eth0", &[EndpointFlag::Laminar], Family::Any)];
+        let found = endpoints(
+            &named(&rules, &nics),
+            &[2, 3].into(),
+            &[at(2, "10.0.0.1"), at(3, "10.0.1.1")],
+            &[],
+            &mut Ids::default(),
+        );
+        let shown: Vec<String> =
+            found.iter().map(|(resource, value)| format!("{resource}: {value}")).collect();
+        assert_eq!(
+            shown,
+            [
+                "MPTCP endpoint 10.0.0.1: laminar dev 2 id 2",
+                "MPTCP endpoint 10.0.1.1:5201: signal dev 3 id 1"
+            ]
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! Noticing that the other end was killed long before the idle timeout does.
+
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use vmcc_udp::Connection;
+
+/// Both ends ask their paths every two seconds ([`super::KEEP_ALIVE`]): who says nothing for so long, though its ssh has ended, is no more.
+const PEER_SILENCE_TIMEOUT: Duration = Duration::from_secs(8);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Returns once `ssh_ended` and nothing has come for [`PEER_SILENCE_TIMEOUT`] since. Either alone means less: ssh's route may be cut while
+/// others carry on, and all routes may be cut for a while.
+pub(super) async fn peer_lost(connection: &Connection, mut ssh_ended: impl FnMut() -> bool) {
+    while !ssh_ended() {
+        sleep(POLL_INTERVAL).await;
+    }
+    let (mut heard, mut at) = (connection.stats().datagrams_in, Instant::now());
+    while at.elapsed() < PEER_SILENCE_TIMEOUT {
+        sleep(POLL_INTERVAL).await;
+        let now = connection.stats().datagrams_in;
+        if now != heard {
+            (heard, at) = (now, Instant::now());
+        }
+    }
+}

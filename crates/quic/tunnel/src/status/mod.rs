@@ -1,0 +1,129 @@
+//! Connections of running programs, for `vmcc status`, `vmcc top` and Prometheus.
+//!
+//! A program listens at a socket in a folder that only its user can enter; whoever connects is told everything in one document of JSON. So
+//! nobody needs root, and no agent has to run. What a program that was killed has left is removed by the next one of its user.
+
+mod client;
+mod dir;
+pub(crate) mod metrics;
+pub(crate) mod server;
+
+pub use client::programs;
+pub(crate) use dir::create as private_dir;
+
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use vmcc_udp::{ConnectionReport, Endpoint, sources};
+
+/// Connections that are told of.
+const MAX_CONNECTIONS: usize = 1000;
+
+/// A program and what it carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its kind: `proxy`, `cp`, `serve`.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// The network namespace that it is in, as `/proc` names it.
+    pub namespace: String,
+    /// Its connections.
+    pub connections: Vec<Connection>,
+    /// More of them, which are too many to tell of.
+    pub more: u64,
+}
+
+/// A connection of a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Connection {
+    /// No other one of the program has this number.
+    pub number: u64,
+    /// Its congestion control.
+    pub algorithm: String,
+    /// Its paths.
+    pub paths: Vec<Path>,
+}
+
+/// A path of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Path {
+    /// Its number on the wire.
+    pub number: u32,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The interface that has its address.
+    pub device: Option<String>,
+    /// Backup: it carries data only when no other path can.
+    pub backup: bool,
+    /// Silent although it should answer.
+    pub silent: bool,
+    /// Congestion window.
+    pub cwnd_pkt: u32,
+    /// Smoothed round-trip time; 0 before the first sample.
+    pub srtt_us: u32,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// Packets acknowledged.
+    pub acked_pkt: u64,
+    /// Those of them that the other end saw marked.
+    pub marked_pkt: u64,
+    /// Packets lost.
+    pub lost_pkt: u64,
+    /// Bytes of streams acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes of streams received.
+    pub received_bytes: u64,
+}
+
+impl Program {
+    fn now(name: &str, endpoint: &Endpoint) -> Program {
+        let (reports, count) = endpoint.reports(MAX_CONNECTIONS);
+        let own = sources().unwrap_or_default().into_iter();
+        let mut devices: HashMap<_, _> = own.map(|source| (source.ip, source.interface)).collect();
+        // Paths by relays begin at the relay's address, and leave by an interface here.
+        let locals = reports.iter().flat_map(|report| &report.paths).map(|path| path.route.local);
+        for local in locals.collect::<Vec<_>>() {
+            let device = endpoint.via(local).and_then(|via| devices.get(&via.source).cloned());
+            devices.extend(device.map(|device| (local.ip(), device)));
+        }
+        Program {
+            name: name.to_owned(),
+            pid: std::process::id(),
+            namespace: namespace(),
+            more: (count - reports.len().min(count)) as u64,
+            connections: reports.into_iter().map(|report| connection(report, &devices)).collect(),
+        }
+    }
+}
+
+/// The network namespace of this process, or nothing where there are none.
+fn namespace() -> String {
+    std::fs::read_link("/proc/self/ns/net").map_or(String::new(), |link| link.display().to_string())
+}
+
+fn connection(report: ConnectionReport, devices: &HashMap<IpAddr, String>) -> Connection {
+    let path = |path: vmcc_transport::PathReport| Path {
+        number: path.id,
+        local: path.route.local,
+        remote: path.route.remote,
+        device: devices.get(&path.route.local.ip()).cloned(),
+        backup: path.backup,
+        silent: path.failed,
+        cwnd_pkt: path.cwnd_pkt,
+        srtt_us: u32::try_from(path.srtt.us()).unwrap_or(u32::MAX),
+        in_flight_bytes: path.in_flight,
+        acked_pkt: path.acked_packets,
+        marked_pkt: path.marked_packets,
+        lost_pkt: path.lost_packets,
+        acked_bytes: path.payload_out,
+        received_bytes: path.payload_in,
+    };
+    Connection {
+        number: report.number,
+        algorithm: report.algorithm.to_owned(),
+        paths: report.paths.into_iter().filter(|path| path.open).map(path).collect(),
+    }
+}

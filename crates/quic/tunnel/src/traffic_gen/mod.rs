@@ -1,0 +1,463 @@
+//! Endless streams from one program to another, and what both see of them: what carries QUIC where a lab measures it.
+//!
+//! Each end is told what to do by a [`TrafficJob`], and reports what it sees by an [`Event`] on each line of what it writes, at once: it may be
+//! killed at any moment. What arrives is compared with what was sent.
+
+mod pattern;
+mod receive;
+mod send;
+
+use crate::keys::KeysError;
+use crate::run::block_on;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
+use vmcc_cc::{Algorithm, MAX_PARAMS, Params};
+use vmcc_multipath::Scheduler;
+use vmcc_transport::{AckPath, Config, ConnectionError, Coupling, PathClose};
+use vmcc_units::time::Span;
+
+/// The most that a connection has.
+const MAX_PATHS: usize = 8;
+const ALPN: &[u8] = b"vmcc-load";
+
+/// Job of an end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrafficJob {
+    /// Take what comes, until it is killed.
+    Receive {
+        /// Time of the order, after 1970: reports count from it.
+        since: Duration,
+        /// Addresses at which it listens; none: every usable one.
+        at: Vec<IpAddr>,
+        /// The port there.
+        port: u16,
+        /// Of its connections.
+        settings: Settings,
+        /// Least interval between reports of arrivals.
+        every: Duration,
+    },
+    /// Send without end.
+    Send {
+        /// Time of the order, after 1970: reports count from it.
+        since: Duration,
+        /// From where to where, by way; the first one carries the handshake.
+        ways: Vec<(IpAddr, SocketAddr)>,
+        /// Connections, each over all ways.
+        connections: u32,
+        /// Of its connections.
+        settings: Settings,
+        /// For so long.
+        lasts: Duration,
+        /// Paths are looked at that often.
+        every: Duration,
+    },
+}
+
+/// Settings of connections.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The congestion control of each path, by its name.
+    pub algorithm: String,
+    /// Its parameters as the C code has them.
+    pub params: [u64; MAX_PARAMS],
+    /// One window for all paths, instead of one for each.
+    pub combined: bool,
+    /// Paths that are spared when the algorithm finds that they share a bottleneck.
+    pub min_paths: u32,
+    /// Which path takes the next packet, by its name.
+    pub scheduler: String,
+    /// Which path takes acknowledgments.
+    pub ack_path: AckPolicy,
+    /// Packets are ECN-capable.
+    pub ecn: bool,
+    /// Acknowledgments wait for company at most this long.
+    pub max_ack_delay: Duration,
+    /// Bytes that may come before they are read.
+    pub receive_window: u64,
+    /// Bytes that are kept until they are acknowledged.
+    pub send_window: u64,
+    /// Packets of the first window.
+    pub initial_window_pkt: u32,
+    /// Bytes of a UDP payload.
+    pub datagram: u16,
+}
+
+/// Which path takes the acknowledgments of a path's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AckPolicy {
+    /// Itself.
+    Own,
+    /// The one with the least round trip.
+    Best,
+    /// The first one.
+    First,
+}
+
+/// Observation of an end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// Start time of all others, after 1970.
+    Begun(Duration),
+    /// Its sockets are open.
+    Listening,
+    /// A connection's handshake is complete.
+    Established {
+        /// The connection's number.
+        connection: u32,
+    },
+    /// A path as its sender sees it.
+    Path(PathSample),
+    /// A path has been given up.
+    Closed {
+        /// The connection's number.
+        connection: u32,
+        /// The way that it was on.
+        way: usize,
+        /// Time.
+        at: Duration,
+        /// Reason.
+        why: CloseReason,
+    },
+    /// Data that a receiver has got.
+    Arrived(Arrival),
+    /// A connection brought something else than was sent.
+    Wrong {
+        /// The connection's number.
+        connection: u32,
+        /// Within these bytes of its stream.
+        bytes: (u64, u64),
+    },
+    /// A connection has ended before its time.
+    Broken {
+        /// The connection's number.
+        connection: u32,
+        /// Reason.
+        reason: String,
+    },
+}
+
+/// Reason of a path's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CloseReason {
+    /// It shares a bottleneck with another, or there are enough without it.
+    NotNeeded,
+    /// It did not answer.
+    Unanswered,
+    /// The peer's reason.
+    Other,
+}
+
+impl From<PathClose> for CloseReason {
+    fn from(close: PathClose) -> CloseReason {
+        match close {
+            PathClose::NotNeeded => CloseReason::NotNeeded,
+            PathClose::Unanswered => CloseReason::Unanswered,
+            _ => CloseReason::Other,
+        }
+    }
+}
+
+/// A path at a moment; counts are of its whole life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathSample {
+    /// The connection's number.
+    pub connection: u32,
+    /// The way that it is on.
+    pub way: usize,
+    /// Time.
+    pub at: Duration,
+    /// Smoothed round trip; 0 before the first sample.
+    pub srtt_us: u32,
+    /// Congestion window.
+    pub cwnd_pkt: u32,
+    /// Bytes of streams that were acknowledged.
+    pub acked_bytes: u64,
+    /// Packets lost.
+    pub lost_pkt: u64,
+    /// Packets that arrived marked.
+    pub marked_pkt: u64,
+    /// Times that nothing was acknowledged for a probe timeout.
+    pub timeouts: u64,
+    /// Times that losses or marks reduced its window.
+    pub reductions: u64,
+}
+
+/// Data of a connection that have arrived in order at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// The connection's number.
+    pub connection: u32,
+    /// Time.
+    pub at: Duration,
+    /// In all.
+    pub bytes: u64,
+    /// The longest time between two arrivals so far.
+    pub stalled: Duration,
+}
+
+/// Error of an end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrafficGenError {
+    /// A setting.
+    #[error("{0}")]
+    Setting(String),
+    /// No certificate can be made.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// The settings of TLS cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The library refuses a connection.
+    #[error("TLS: {0}")]
+    Connect(#[from] vmcc_transport::crypto::TlsError),
+    /// There is no socket at an address.
+    #[error("no socket at {address}: {source}")]
+    Socket {
+        /// The address.
+        address: IpAddr,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The handshake failed.
+    #[error("connection {number} to {remote}: {source}")]
+    Handshake {
+        /// The connection's number.
+        number: u32,
+        /// The other end.
+        remote: SocketAddr,
+        /// Cause.
+        source: ConnectionError,
+    },
+    /// Nobody answers.
+    #[error("connection {number} to {remote}: no answer within {} s", .waited.as_secs())]
+    NoAnswer {
+        /// The connection's number.
+        number: u32,
+        /// The other end.
+        remote: SocketAddr,
+        /// Time waited.
+        waited: Duration,
+    },
+    /// The system.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Does what is ordered, and tells of it.
+///
+/// # Errors
+/// It cannot be done. What goes on and then ends early is told by a note.
+pub fn run(job: &TrafficJob, out: impl Write + Send + 'static) -> Result<(), TrafficGenError> {
+    match job {
+        TrafficJob::Receive { since, at, port, settings, every } => {
+            let reporter = Reporter::begin(*since, out)?;
+            // As many as the sender wants.
+            let config = Arc::new(settings.config(MAX_PATHS)?);
+            block_on(receive::receive((at, *port), config, *every, reporter))?
+        }
+        TrafficJob::Send { since, ways, connections, settings, lasts, every } => {
+            let reporter = Reporter::begin(*since, out)?;
+            let config = Arc::new(settings.config(ways.len())?);
+            block_on(send::send(ways, *connections, config, (*lasts, *every), reporter))?
+        }
+    }
+}
+
+impl Settings {
+    fn config(&self, ways: usize) -> Result<Config, TrafficGenError> {
+        let algorithm =
+            Algorithm::by_name(&self.algorithm).map_err(|e| TrafficGenError::Setting(e.to_string()))?;
+        let scheduler = Scheduler::by_name(&self.scheduler)
+            .ok_or_else(|| TrafficGenError::Setting(format!("there is no scheduler {:?}", self.scheduler)))?;
+        let span = |time: Duration| Span::from_us(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        Ok(Config {
+            algorithm,
+            params: Params::from_raw(algorithm, self.params),
+            coupling: if self.combined { Coupling::Combined } else { Coupling::Separate },
+            min_paths: self.min_paths,
+            scheduler,
+            ack_path: match self.ack_path {
+                AckPolicy::Own => AckPath::Own,
+                AckPolicy::Best => AckPath::Best,
+                AckPolicy::First => AckPath::Fixed(0),
+            },
+            max_paths: u32::try_from(ways).unwrap_or(u32::MAX),
+            max_ack_delay: span(self.max_ack_delay),
+            stream_window: self.receive_window,
+            connection_window: self.receive_window,
+            send_window: self.send_window,
+            max_datagram: 0,
+            initial_window_pkt: self.initial_window_pkt,
+            initial_mtu: self.datagram,
+            max_mtu: self.datagram,
+            ecn: self.ecn,
+            // A virtual port's queue would take many as one, and labs count packets.
+            max_segments: 1,
+            ..vmcc_udp::config()
+        })
+    }
+}
+
+/// Writes events, each at once.
+#[derive(Clone)]
+struct Reporter {
+    out: Arc<Mutex<dyn Write + Send>>,
+    /// Start of the program, and its delay after the order.
+    begun: (Instant, Duration),
+}
+
+impl Reporter {
+    fn begin(since: Duration, out: impl Write + Send + 'static) -> io::Result<Reporter> {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+        let begun = (Instant::now(), wall.saturating_sub(since));
+        let reporter = Reporter { out: Arc::new(Mutex::new(out)), begun };
+        reporter.report(&[Event::Begun(since)])?;
+        Ok(reporter)
+    }
+
+    /// Time since the order.
+    fn now(&self) -> Duration {
+        self.begun.0.elapsed() + self.begun.1
+    }
+
+    /// So long after the order.
+    fn at(&self, time: Duration) -> Instant {
+        self.begun.0 + time.saturating_sub(self.begun.1)
+    }
+
+    fn report(&self, events: &[Event]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for event in events {
+            serde_json::to_writer(&mut lines, event)?;
+            lines.push(b'\n');
+        }
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        out.write_all(&lines)?;
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::thread;
+
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    fn settings() -> Settings {
+        let algorithm = Algorithm::by_name("lia").unwrap();
+        Settings {
+            algorithm: "lia".into(),
+            params: *Params::defaults(algorithm).raw(),
+            combined: false,
+            min_paths: 1,
+            scheduler: "pipe-cwnd".into(),
+            ack_path: AckPolicy::Best,
+            ecn: false,
+            max_ack_delay: Duration::from_millis(25),
+            receive_window: 1 << 20,
+            send_window: 1 << 20,
+            initial_window_pkt: 10,
+            datagram: 1472,
+        }
+    }
+
+    /// A port that is free at all of these addresses.
+    fn free_port(at: &[IpAddr]) -> u16 {
+        let bind = |port| at.iter().map(|&ip| UdpSocket::bind((ip, port))).collect::<io::Result<Vec<_>>>();
+        let any = || UdpSocket::bind((at[0], 0)).unwrap().local_addr().unwrap().port();
+        std::iter::repeat_with(any).take(100).find(|&port| bind(port).is_ok()).expect("a free port")
+    }
+
+    /// Output of a program.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Written {
+        fn events(&self) -> Vec<Event> {
+            let bytes = self.0.lock().unwrap().clone();
+            let text = String::from_utf8(bytes).unwrap();
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        }
+    }
+
+    #[test]
+    fn sender_and_receiver_report_events() {
+        let ip = |last| IpAddr::from([127, 0, 1, last]);
+        let at: Vec<IpAddr> = [1, 2].map(ip).to_vec();
+        let port = free_port(&at);
+        let every = Duration::from_millis(5);
+        let (receiver, sender) = (Written::default(), Written::default());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let job = TrafficJob::Receive { since, at, port, settings: settings(), every };
+        let out = receiver.clone();
+        // It ends with this process.
+        let receiving = thread::spawn(move || run(&job, out));
+        let begun = Instant::now();
+        while !receiver.events().contains(&Event::Listening) {
+            assert!(!receiving.is_finished(), "{:?}", receiving.join());
+            assert!(begun.elapsed() < DEADLINE, "the receiver does not listen");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let ways = [3, 4].map(|last| (ip(last), SocketAddr::new(ip(last - 2), port))).to_vec();
+        let lasts = Duration::from_millis(400);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let job = TrafficJob::Send { since, ways, connections: 2, settings: settings(), lasts, every };
+        run(&job, sender.clone()).unwrap();
+        let sent = sender.events();
+        for connection in [0, 1] {
+            assert!(sent.contains(&Event::Established { connection }), "{sent:?}");
+            for way in [0, 1] {
+                let of_way = |event: &&Event| matches!(event, Event::Path(p) if (p.connection, p.way) == (connection, way));
+                let Some(Event::Path(last)) = sent.iter().rfind(of_way) else { panic!("{sent:?}") };
+                assert!(last.acked_bytes > 0 && last.cwnd_pkt > 0 && last.srtt_us > 0, "{last:?}");
+            }
+        }
+        let got = receiver.events();
+        assert!(!got.iter().any(|event| matches!(event, Event::Wrong { .. })), "{got:?}");
+        for connection in [0, 1] {
+            let of_it = |event: &Event| match event {
+                Event::Arrived(arrival) if arrival.connection == connection => Some(*arrival),
+                _ => None,
+            };
+            let arrivals: Vec<Arrival> = got.iter().filter_map(of_it).collect();
+            assert!(arrivals.len() > 1 && arrivals.is_sorted_by(|a, b| (a.at, a.bytes) < (b.at, b.bytes)));
+        }
+    }
+
+    #[test]
+    fn invalid_settings_name_their_value() {
+        let job = |settings: Settings, last| TrafficJob::Send {
+            since: Duration::ZERO,
+            ways: vec![(IpAddr::from([192, 0, 2, last]), SocketAddr::from(([127, 0, 0, 1], 9)))],
+            connections: 1,
+            settings,
+            lasts: Duration::from_millis(1),
+            every: Duration::from_millis(1),
+        };
+        let said = |settings, last| run(&job(settings, last), io::sink()).unwrap_err().to_string();
+        assert!(said(Settings { algorithm: "x".into(), ..settings() }, 1).contains('x'));
+        assert!(said(Settings { scheduler: "y".into(), ..settings() }, 1).contains("scheduler \"y\""));
+        assert!(said(settings(), 1).contains("no socket at 192.0.2.1"), "{}", said(settings(), 1));
+    }
+}
