@@ -30,7 +30,7 @@ fn timeless_reductions_beside_the_kernels_own() {
 /// Not under a clock of instructions: nothing depends on times.
 #[test]
 fn guest_any_receiver_counts_marks_with_accecn() {
-    guests::run_inside("7", &["accecn_inside"], Duration::from_secs(580));
+    guests::run_inside("7", &["accecn_in_guest"], Duration::from_secs(580));
 }
 
 #[test]
@@ -78,13 +78,13 @@ fn beside_long_inside() {
 
 #[test]
 #[ignore = "runs in a guest"]
-fn accecn_inside_receivers() {
+fn accecn_in_guest_receivers() {
     reductions::accecn::any_receiver_counts_marks();
 }
 
 #[test]
 #[ignore = "runs in a guest"]
-fn accecn_inside_clients() {
+fn accecn_in_guest_clients() {
     reductions::accecn::any_client_requests_it();
 }
 
