@@ -257,9 +257,12 @@ fn root_lost_handshakes_ask_for_ecn_again() {
     for path in &mut spec.paths {
         path.out.shape.as_mut().unwrap().buffer = "8pkt".parse().unwrap();
     }
-    let output = run_with(&spec, programs()).unwrap();
-    // How many of the 60 second ones come in time is up to the machine (37 on a busy one); there must be many to lose their first.
-    assert!(of(&output, "subflows_opened") >= 60.0 + 20.0, "{:?}", output.metrics);
+    // Number of the 60 second ones that come in time: 37 on a busy machine. Many are needed, so that some lose their first SYN.
+    vmcc_testkit::judge(
+        || run_with(&spec, programs()).unwrap(),
+        |output| assert!(of(output, "subflows_opened") >= 60.0 + 20.0, "{:?}", output.metrics),
+        |_| control(),
+    );
 }
 
 #[test]
