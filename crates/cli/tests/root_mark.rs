@@ -19,7 +19,7 @@ fn root_mark_serves_a_port_until_it_is_unmarked() {
     );
     assert!(said["backend_reason"].as_str().is_some_and(|why| !why.is_empty()), "{said}");
 
-    pair.judge_share("-t 3 -S 184", 60, 0.4);
+    pair.judge_share("-t 3 -S 184", 60, 25.0 / 60.0);
     let (code, stats) = pair.json(&["mark", "p0", "--stats"]);
     let (gold, rest) = (&stats["classes"][0], &stats["classes"][1]);
     let count = |class: &Value, key: &str| class[key].as_u64().unwrap();

@@ -4,7 +4,7 @@
 //!  left ═══ leftc ── link ─── rightc ═══ right
 //! ```
 //!
-//! What a leg sends has passed its queue when the user-space link takes it, and belongs to no socket any more.
+//! Packets of a leg have passed its queue when the user-space link takes them, and belong to no socket any more.
 
 use super::wire::{Leg, join};
 use crate::spec::{LabSpec, Wire};

@@ -3,7 +3,7 @@
 //! Source: M. Zhang et al., mTCP (USENIX ATC 2004), section 3.1.5: all acknowledgments on one return route, the one with the
 //! least round trip. A subflow's acknowledgments on its own route are MPTCP's (RFC 8684): there is no [`AckRoutes`] then.
 //!
-//! Who receives learns a round trip when data carry the echo of an acknowledgment that took its subflow's own route, as
+//! The receiver learns a round trip when data carry the echo of an acknowledgment that took its subflow's own route, as
 //! they do for an eighth of each round trip. What answers a handshake, a probe or a repeated segment takes the own route in any case:
 //! a return route that has died is not used for long, and costs its subflow one timeout.
 
