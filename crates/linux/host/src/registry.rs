@@ -355,7 +355,7 @@ pub(crate) fn references() -> Result<BTreeMap<String, References>, ControlError>
         let Some(value) = ops_value(&ops) else { continue };
         let references = value.references as usize;
         let of_name = found.entry(config.kernel_name().to_owned()).or_default();
-        if links.iter().any(|link| link.map_id == Some(config.ops_map_id)) || in_use(&ops) {
+        if links.iter().any(|link| link.map_id == Some(config.ops_map_id)) || in_use(&ops, &value) {
             // The registration itself is one.
             of_name.registered += references.saturating_sub(1);
         } else {
@@ -382,7 +382,7 @@ fn read_registration(map: MapHandle, links: &mut Vec<OpsLink>, pinned: &[u32]) -
     let hold = match link.map(|at| links.swap_remove(at)) {
         Some(OpsLink { fd, .. }) if pinned.contains(&config.ops_map_id) => Hold::Pinned(fd),
         Some(OpsLink { fd, id, .. }) => Hold::Held { fd, link_id: id },
-        None if in_use(&ops) => Hold::Lasting,
+        None if ops_value(&ops).is_some_and(|value| in_use(&ops, &value)) => Hold::Lasting,
         // An unregistered object lives on while connections use it; it is no registration any more.
         None => return None,
     };
@@ -401,9 +401,9 @@ struct OpsValue {
 const OPS_IN_USE: u32 = 1;
 
 /// Without links, the value of the struct_ops map tells.
-fn in_use(ops: &MapHandle) -> bool {
+fn in_use(ops: &MapHandle, value: &OpsValue) -> bool {
     let linked = ops.info().is_ok_and(|i| i.info.map_flags & BPF_F_LINK != 0);
-    !linked && ops_value(ops).is_some_and(|value| value.state == OPS_IN_USE)
+    !linked && value.state == OPS_IN_USE
 }
 
 fn ops_value(ops: &MapHandle) -> Option<OpsValue> {

@@ -4,8 +4,8 @@
 //! else is one QUIC connection that knows both by that. A stream per file: what it is, how much of it is there (with its SHA-256), the
 //! rest, the SHA-256 of the whole.
 
-mod cleanup;
 mod flow;
+mod liveness;
 mod message;
 mod partial;
 mod pattern;
@@ -268,7 +268,7 @@ async fn connect_and_copy(
     };
     let work = async { work.await.map_err(|error| lost(&connection, error)) };
     let work = async {
-        let done = run_until(cleanup::peer_lost(&connection, || session.has_ended()), work).await;
+        let done = run_until(liveness::peer_lost(&connection, || session.has_ended()), work).await;
         done.unwrap_or_else(|| {
             Err(CopyError::Lost("ssh has ended, and the far end answers on no path".to_owned()))
         })

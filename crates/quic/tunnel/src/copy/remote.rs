@@ -1,6 +1,6 @@
 //! The far end of a copy: `vmcc serve --once`, started through ssh.
 
-use super::cleanup::peer_lost;
+use super::liveness::peer_lost;
 use super::message::{ALPN, Done, Hello, Match, Offer, Options, Plan, Ready, Request, VERSION, is_final};
 use super::pattern::{expand, expand_home, home, is_pattern};
 use super::progress::Progress;

@@ -4,7 +4,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use vmcc_udp::Connection;
 
-/// Both ends ask their paths every two seconds ([`super::KEEP_ALIVE`]): who says nothing for so long, though its ssh has ended, is no more.
+/// Both ends probe their paths every two seconds ([`super::KEEP_ALIVE`]): a peer that sends nothing for this long after its ssh has ended was
+/// killed.
 const PEER_SILENCE_TIMEOUT: Duration = Duration::from_secs(8);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
