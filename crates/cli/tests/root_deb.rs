@@ -10,7 +10,7 @@ mod namespace;
 mod pair;
 
 use kept::{seen, sysctl, until};
-use machine::{Machine, package};
+use machine::{Machine, package_of};
 use pair::Pair;
 use std::path::Path;
 
@@ -29,10 +29,7 @@ fn root_the_package_is_installed_upgraded_removed_and_purged() {
     let congestion_control = || sysctl(&pair.here, "ipv4.tcp_congestion_control").trim().to_owned();
 
     // It asks for nothing until somebody writes what.
-    let package_of_program = package(pair.dir.path(), "0.1.0");
-    let symbols = package_of_program.to_str().unwrap().replace("/vmcc_", "/vmcc-dbgsym_");
-    assert!(Path::new(&symbols).is_file(), "debug symbols have a package of their own");
-    let first = machine.put(&package_of_program);
+    let first = machine.put(&package_of("VMCC_OLD_PACKAGE", pair.dir.path(), "0.0.1"));
     let said = machine.run(&format!("dpkg --install {}", first.display()));
     assert_eq!(
         machine.run("systemctl is-active vmcc; systemctl is-enabled vmcc"),
@@ -57,7 +54,10 @@ fn root_the_package_is_installed_upgraded_removed_and_purged() {
         congestion_control() == "mp_vmcc" && sysctl(&pair.here, "ipv4.tcp_notsent_lowat") == "4096\n"
     });
     let (old, set) = (pid(), seen(&pair.here));
-    let second = machine.put(&package(pair.dir.path(), "0.1.1"));
+    let newer = package_of("VMCC_NEW_PACKAGE", pair.dir.path(), "0.0.2");
+    let symbols = newer.to_str().unwrap().replace("/vmcc_", "/vmcc-dbgsym_");
+    assert!(Path::new(&symbols).is_file(), "debug symbols have a package of their own");
+    let second = machine.put(&newer);
     machine.run(&format!("dpkg --install {}", second.display()));
     until("the new agent", || machine.run("systemctl is-active vmcc || true") == "active\n");
     assert_ne!(pid(), old);

@@ -11,7 +11,7 @@ mod pair;
 mod terminal;
 
 use common::root;
-use machine::{Machine, package};
+use machine::{Machine, package_of};
 use pair::Pair;
 use std::fs;
 use terminal::Terminal;
@@ -40,7 +40,7 @@ fn root_the_tutorial_does_what_it_says() {
     let pair = Pair::new();
     let machine = Machine::start(&pair.here);
     machine.run("mkdir /opt/target");
-    let package = machine.put(&package(pair.dir.path(), "0.1.0"));
+    let package = machine.put(&package_of("VMCC_NEW_PACKAGE", pair.dir.path(), "0.0.1"));
     machine.run(&format!("mv {} /opt/target", package.display()));
     let mut screen = None;
     let mut closed = false;

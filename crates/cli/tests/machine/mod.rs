@@ -11,12 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// The package of this build, under a version, made in a folder.
-pub fn package(folder: &Path, version: &str) -> PathBuf {
+fn package(folder: &Path, version: &str) -> PathBuf {
     let mut command = Command::new(root().join("scripts/deb.sh"));
     command.arg(env!("CARGO_BIN_EXE_vmcc")).arg(folder).arg(version).env("DEB_COMPRESS", "none");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+/// The package that a variable names; that of this build, under a version, if it names none.
+pub fn package_of(variable: &str, folder: &Path, version: &str) -> PathBuf {
+    let named = std::env::var_os(variable).filter(|path| !path.is_empty());
+    named.map_or_else(|| package(folder, version), PathBuf::from)
 }
 
 pub struct Machine {
