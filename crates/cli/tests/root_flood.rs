@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
-use vmcc_host::guard::{CloseRequest, Guard};
+use vmcc_host::close_requests::{CloseRequest, CloseRequests};
 use vmcc_host::port::Port;
 
 /// `MP_ACCOUNT_REQUESTS` of kernel/shared/shared.h.
@@ -102,24 +102,24 @@ impl Tenant {
 }
 
 /// Waits at most three seconds for what completes `found`.
-fn until(guard: &Guard, found: &mut Vec<CloseRequest>, enough: impl Fn(&[CloseRequest]) -> bool) {
+fn until(requests: &CloseRequests, found: &mut Vec<CloseRequest>, enough: impl Fn(&[CloseRequest]) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(3);
     while !enough(found) && Instant::now() < deadline {
-        found.extend(guard.requests(Duration::from_millis(20)).unwrap());
+        found.extend(requests.poll(Duration::from_millis(20)).unwrap());
     }
 }
 
 /// Floods at the beginning of a second; once its share is used up the other tenant's few connections are marked.
-fn flood(attempt: usize, greedy: &Tenant, modest: &Tenant, guard: &Guard) -> Vec<CloseRequest> {
+fn flood(attempt: usize, greedy: &Tenant, modest: &Tenant, requests: &CloseRequests) -> Vec<CloseRequest> {
     let before = now();
     while now() == before {
         thread::sleep(Duration::from_millis(5));
     }
     let mut found = Vec::new();
     greedy.send(attempt * FLOOD..(attempt + 1) * FLOOD);
-    until(guard, &mut found, |all| all.iter().filter(|r| greedy.has_asked(r)).count() >= PER_SECOND);
+    until(requests, &mut found, |all| all.iter().filter(|r| greedy.has_asked(r)).count() >= PER_SECOND);
     modest.send(attempt * FEW..(attempt + 1) * FEW);
-    until(guard, &mut found, |all| all.iter().any(|r| modest.has_asked(r)));
+    until(requests, &mut found, |all| all.iter().any(|r| modest.has_asked(r)));
     found
 }
 
@@ -156,14 +156,20 @@ fn accusing() -> (Loaded, Params) {
 }
 
 /// Waits until this many connections have asked, heard or not.
-fn until_asked(least: u64, loaded: &Loaded, greedy: &Tenant, guard: &Guard, all: &mut Vec<CloseRequest>) {
+fn until_asked(
+    least: u64,
+    loaded: &Loaded,
+    greedy: &Tenant,
+    requests: &CloseRequests,
+    all: &mut Vec<CloseRequest>,
+) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let asked = |all: &[CloseRequest]| {
         let passed = all.iter().filter(|r| greedy.has_asked(r)).count();
         passed as u64 + loaded.shortage().requests_lost
     };
     while asked(all) < least && Instant::now() < deadline {
-        all.extend(guard.requests(Duration::from_millis(20)).unwrap());
+        all.extend(requests.poll(Duration::from_millis(20)).unwrap());
     }
     assert!(asked(all) >= least, "{} of {least} connections asked", asked(all));
 }
@@ -174,23 +180,23 @@ fn root_a_flood_of_close_requests_loses_the_floods_own() {
     let (loaded, mut params) = accusing();
     let greedy = Tenant::new(ATTEMPTS * FLOOD, loaded.kernel_name());
     let modest = Tenant::new(ATTEMPTS * FEW, loaded.kernel_name());
-    let guard = Guard::new(&loaded).unwrap().expect("vMCC asks to close paths");
+    let requests = CloseRequests::open(&loaded).unwrap().expect("vMCC asks to close paths");
     params.set("trigger", 1.0).unwrap();
     loaded.set_params(&params).unwrap();
 
     let (mut all, mut attempts) = (Vec::new(), 0);
     let shown = (0..ATTEMPTS).any(|attempt| {
-        let found = flood(attempt, &greedy, &modest, &guard);
+        let found = flood(attempt, &greedy, &modest, &requests);
         attempts += 1;
         let shown = shows_something(&found, &greedy, &modest);
         all.extend(found);
         shown
     });
     // Not every connection is marked: some of the first meet no queue.
-    until_asked((attempts * FLOOD * 3 / 4) as u64, &loaded, &greedy, &guard, &mut all);
+    until_asked((attempts * FLOOD * 3 / 4) as u64, &loaded, &greedy, &requests, &mut all);
     params.set("trigger", 0.0).unwrap();
     loaded.set_params(&params).unwrap();
-    all.extend(guard.requests(Duration::from_millis(20)).unwrap());
+    all.extend(requests.poll(Duration::from_millis(20)).unwrap());
 
     let lost = loaded.shortage().requests_lost;
     let passed: Vec<u64> = all.iter().filter(|r| greedy.has_asked(r)).map(|r| second_of(r.time_ns)).collect();

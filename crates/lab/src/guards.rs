@@ -3,12 +3,13 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vmcc_guard::{Verdict, close};
 use vmcc_host::Loaded;
-use vmcc_host::guard::{Guard, Verdict};
+use vmcc_host::close_requests::CloseRequests;
 
 /// Those of a run. Of an algorithm that somebody else has loaded, that one's guard is responsible: requests are read once.
 pub(crate) struct Guards {
-    guards: Vec<Guard>,
+    guards: Vec<CloseRequests>,
     /// So many paths of a connection are spared.
     min_paths: u32,
     tally: Tally,
@@ -34,8 +35,8 @@ pub(crate) struct Tally {
 impl Guards {
     pub(crate) fn of(algorithms: &[Loaded], min_paths: u32) -> Result<Self, Error> {
         let (own, others): (Vec<_>, Vec<_>) = algorithms.iter().partition(|loaded| loaded.is_own());
-        let guards = own.into_iter().filter_map(|loaded| Guard::new(loaded).transpose());
-        let guards: Result<Vec<Guard>, _> = guards.collect();
+        let guards = own.into_iter().filter_map(|loaded| CloseRequests::open(loaded).transpose());
+        let guards: Result<Vec<CloseRequests>, _> = guards.collect();
         let others = others.into_iter().filter(|loaded| loaded.algorithm().info().detects);
         let others = others.map(|loaded| loaded.kernel_name().to_owned()).collect();
         let tally = Tally { others, ..Tally::default() };
@@ -47,7 +48,7 @@ impl Guards {
     pub(crate) fn act(&mut self, look: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut asked = Vec::new();
         for guard in &self.guards {
-            let requests = guard.requests(Duration::ZERO).map_err(|e| Error::reading(READING, &e))?;
+            let requests = guard.poll(Duration::ZERO).map_err(|e| Error::reading(READING, &e))?;
             asked.extend(requests.into_iter().map(|request| (guard.kernel_name(), request)));
         }
         if asked.is_empty() {
@@ -56,7 +57,7 @@ impl Guards {
         look()?;
         for (algorithm, request) in asked {
             // One path that cannot be closed is no reason to end the run: it says so when it is over.
-            self.tally.count(request.close(algorithm, self.min_paths));
+            self.tally.count(close(&request, algorithm, self.min_paths));
         }
         Ok(())
     }
@@ -78,7 +79,7 @@ impl Tally {
             Ok(Verdict::Gone) => self.gone += 1,
             Ok(Verdict::NothingToKeep) => self.nothing_to_keep += 1,
             // As was asked for.
-            Ok(Verdict::Spared) => {}
+            Ok(Verdict::Retained) => {}
             Err(error) => {
                 self.refused += 1;
                 self.refusal.get_or_insert_with(|| vmcc_engine::chain(&error));

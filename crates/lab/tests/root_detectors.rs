@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_guard::{Verdict, close};
 use vmcc_host::Loaded;
-use vmcc_host::guard::{Guard, Verdict};
+use vmcc_host::close_requests::CloseRequests;
 use vmcc_lab::{Cc, Control, Error, LabSpec, Programs};
 use vmcc_scenario::{Document, Overrides};
 
@@ -122,7 +123,7 @@ impl Setting {
         let spec = self.spec();
         let Cc::Registry(params) = spec.flows[0].cc else { panic!("an algorithm of ours") };
         let loaded = Loaded::load(params.algorithm(), &params).unwrap_or_else(|e| panic!("{e}"));
-        let guard = Guard::new(&loaded).unwrap().expect("it asks to close paths");
+        let requests = CloseRequests::open(&loaded).unwrap().expect("it asks to close paths");
         let (mut opened, mut closed) = (BTreeMap::new(), BTreeMap::new());
         let failures: Vec<String> = thread::scope(|scope| {
             let hosts: Vec<_> = (0..HOSTS).map(|_| scope.spawn(|| host(&spec))).collect();
@@ -131,14 +132,14 @@ impl Setting {
                 for connection in loaded.table().unwrap() {
                     opened.entry(connection.token).or_insert(looked);
                 }
-                for request in guard.requests(POLL_INTERVAL).unwrap() {
+                for request in requests.poll(POLL_INTERVAL).unwrap() {
                     // Who shares asks at each round trip; to close one takes longer where many do.
                     let late = looked.elapsed() > 2 * POLL_INTERVAL;
                     if late || closed.contains_key(&request.token) {
                         continue;
                     }
                     // Its host may just be ending.
-                    if !matches!(request.close(guard.kernel_name(), 1), Ok(Verdict::Closed)) {
+                    if !matches!(close(&request, requests.kernel_name(), 1), Ok(Verdict::Closed)) {
                         continue;
                     }
                     let opened = opened.get(&request.token).map_or(Duration::ZERO, Instant::elapsed);

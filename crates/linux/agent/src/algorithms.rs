@@ -1,10 +1,11 @@
 //! Algorithms that stay in the kernel until they are taken down.
 
 use crate::connections::{Connection, Observer};
-use crate::{Error, Guards, daemon, needs_root};
+use crate::{Error, daemon, needs_root};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use vmcc_cc::Params;
+use vmcc_guard::Guards;
 use vmcc_host::cpu_steal::{self, CpuSteal};
 use vmcc_host::diag::Subflow;
 use vmcc_host::mptcp::{self, Fallbacks};
@@ -41,7 +42,7 @@ pub fn up(request: Request<'_>) -> Result<Guards, Error> {
     // All are loaded before any is kept: if one is refused, none stays.
     let load = |params| load(params, &kept, request.guarded);
     let loaded: Vec<Option<Loaded>> = request.algorithms.iter().map(load).collect::<Result<_, _>>()?;
-    let guards = if request.guarded { Guards::of(&loaded)? } else { Guards::default() };
+    let guards = if request.guarded { Guards::open(loaded.iter().flatten())? } else { Guards::default() };
     for one in loaded.into_iter().flatten() {
         one.keep()?;
     }

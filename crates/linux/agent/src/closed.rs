@@ -1,12 +1,12 @@
 //! Paths that the agent's guard closed, at the connections that go on without them.
 
 use crate::Connection;
-use crate::guard::PathAction;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use vmcc_host::guard::CloseRequest;
+use vmcc_guard::PathAction;
+use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::netns;
 
 /// The same as the agent remembers it.

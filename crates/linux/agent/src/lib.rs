@@ -21,7 +21,6 @@ mod connections;
 pub mod daemon;
 mod error;
 mod events;
-mod guard;
 pub mod ports;
 
 pub use algorithms::{Down, HostStatus, Request, down, lingering_after_down, status, up};
@@ -30,7 +29,7 @@ pub use closed::ClosedPath;
 pub use connections::{Connection, Observer, Path, Program, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
-pub use guard::{Action, CHI, GuardEvent, GuardState, Guards, OMEGA, PathAction, Policy, undo_orphaned};
+pub use vmcc_guard::{Action, CHI, GuardEvent, GuardState, Guards, OMEGA, PathAction, Policy, undo_orphaned};
 pub use vmcc_host::Lingering;
 pub use vmcc_host::cpu_steal::{CpuSteal, Throttled, Timeouts};
 pub use vmcc_host::diag::EcnFeedback;

@@ -129,7 +129,8 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    pub(crate) fn kernel(action: impl Into<String>, cause: impl std::fmt::Display) -> Self {
+    /// Error of a system call: the action that failed, and the cause.
+    pub fn kernel(action: impl Into<String>, cause: impl std::fmt::Display) -> Self {
         Self::Kernel { action: action.into(), cause: cause.to_string() }
     }
 

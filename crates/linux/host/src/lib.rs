@@ -8,10 +8,10 @@
 //! | [`list`], [`set_params`], [`take_down`], [`clean`], [`PinLock`] | algorithms that any process has loaded |
 //! | [`cgroup`] | what the connections of a cgroup are given |
 //! | [`upgrade`] | TCP sockets of a cgroup that become MPTCP sockets |
-//! | [`guard`] | closes paths that an algorithm asks to close |
+//! | [`close_requests`] | requests of algorithms to close paths |
 //! | [`lingering()`] | algorithms that were taken down and that connections still use |
 //! | [`reassign`] | changes the congestion control of running connections |
-//! | [`netns`] | doing something in another network namespace |
+//! | [`namespaces`], [`netns`] | finding network namespaces; doing something in one |
 //! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
 //! | [`probe`] | what this kernel can do, found out by trying |
@@ -28,6 +28,7 @@ mod acl;
 pub mod bench;
 mod bpffs;
 pub mod cgroup;
+pub mod close_requests;
 mod counters;
 pub mod cpu_steal;
 pub mod diag;
@@ -36,11 +37,11 @@ mod elapsed;
 mod error;
 mod gc;
 mod group_table;
-pub mod guard;
 mod ids;
 mod lingering;
 mod load;
 pub mod mptcp;
+pub mod namespaces;
 pub mod netns;
 mod objects;
 pub mod observe;

@@ -4,7 +4,7 @@ use crate::error::ControlError;
 use nix::sched::{CloneFlags, setns};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,21 @@ pub fn within<T: Send>(netns: BorrowedFd<'_>, action: impl FnOnce() -> T + Send)
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// Does something in the network namespace of this inode number, for what `action` says.
+///
+/// # Errors
+/// The namespace is not reachable.
+pub fn within_inode<T: Send>(
+    inode: u32,
+    action: impl Fn() -> String,
+    act: impl FnOnce() -> T + Send,
+) -> Result<T, ControlError> {
+    let file = find(inode).ok_or_else(|| {
+        ControlError::kernel(action(), format!("network namespace {inode} is not reachable"))
+    })?;
+    within(open(&file)?.as_fd(), act)
 }
 
 /// The number of the calling thread's namespace that no other gets until the machine starts anew; inode numbers are used

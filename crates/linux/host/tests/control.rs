@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
+use vmcc_host::close_requests::CloseRequests;
 use vmcc_host::diag::Diag;
-use vmcc_host::guard::Guard;
 use vmcc_host::port::Port;
 use vmcc_host::{ControlError, LoadError, Loaded, clean, list, set_params, take_down};
 
@@ -148,55 +148,7 @@ fn root_parameters_of_another_algorithm_are_refused() {
 }
 
 #[test]
-fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
-    let _alone = alone();
-    let vmcc = algorithm("vmcc");
-    let mut params = Params::defaults(vmcc);
-    params.set("trigger", 0.0).unwrap();
-    let loaded = Loaded::load(vmcc, &params).unwrap_or_else(|e| panic!("{e}"));
-    let net = Net::new(2, Some(Shape { rate_mbit: 30, buffer_kb: 150 }));
-    net.select(loaded.kernel_name());
-    let marking = toml::from_str("marking = { rule = 'threshold', at = '4kB' }").unwrap();
-    let _ports: Vec<Port> =
-        ["p0", "p1"].map(|port| Port::attach_in(&net.client.file(), port, &marking).unwrap()).into();
-    let started = Instant::now();
-    let end = Duration::from_secs(6);
-    std::thread::scope(|scope| {
-        let traffic = scope.spawn(|| {
-            let mut left = Vec::new();
-            transfer(&net, Over::Mptcp, 5301, |_| {
-                if started.elapsed() > end {
-                    let all = Diag::open().unwrap().subflows().unwrap();
-                    left = all.into_iter().filter(|s| s.remote.port() == 5301 && s.established).collect();
-                }
-                started.elapsed() > end
-            });
-            left
-        });
-        let guard = Guard::new(&loaded).unwrap().expect("vMCC asks to close paths");
-        let before = guard.requests(Duration::from_millis(1500)).unwrap();
-        assert_eq!(before, [], "detection is off");
-        // Whatever the counts and round-trip times are, they are alike.
-        for (name, value) in
-            [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)]
-        {
-            params.set(name, value).unwrap();
-        }
-        loaded.set_params(&params).unwrap();
-        let mut closed = Vec::new();
-        while closed.is_empty() && started.elapsed() < end {
-            closed = guard.step(Duration::from_millis(200), 1).unwrap();
-        }
-        println!("closed {closed:?} after {:?}", started.elapsed());
-        assert_eq!(closed.len(), 1, "{closed:?}");
-        let left = traffic.join().unwrap();
-        assert_eq!(left.len(), 1, "{left:?}");
-        assert_ne!(left[0].local, closed[0].local);
-    });
-}
-
-#[test]
-fn root_a_guard_forgets_what_was_asked_before_it_began() {
+fn root_requests_before_a_reader_began_are_dropped() {
     let _alone = alone();
     let vmcc = algorithm("vmcc");
     let mut params = Params::defaults(vmcc);
@@ -212,21 +164,21 @@ fn root_a_guard_forgets_what_was_asked_before_it_began() {
     let _ports: Vec<Port> =
         ["p0", "p1"].map(|port| Port::attach_in(&net.client.file(), port, &marking).unwrap()).into();
     let deadline = Instant::now() + Duration::from_secs(20);
-    let (mut ignored, mut closed, mut left) = (0, Vec::new(), 0);
+    let (mut ignored, mut read, mut left) = (0, Vec::new(), 0);
     transfer(&net, Over::Mptcp, 5302, |_| {
-        // Each new guard takes what is waiting; one path asks once.
-        let guard = Guard::new(&loaded).unwrap().expect("vMCC asks to close paths");
-        ignored += guard.ignored();
+        // Each new reader takes what is waiting; a path requests once.
+        let requests = CloseRequests::open(&loaded).unwrap().expect("vMCC requests to close paths");
+        ignored += requests.ignored();
         if ignored == 0 {
             return Instant::now() > deadline;
         }
-        closed = guard.step(Duration::from_millis(500), 1).unwrap();
+        read = requests.poll(Duration::from_millis(500)).unwrap();
         let all = Diag::open().unwrap().subflows().unwrap();
         left = all.iter().filter(|s| s.remote.port() == 5302 && s.established).count();
         true
     });
     assert_ne!(ignored, 0, "no path asked to be closed within the test's time");
-    assert_eq!((closed, left), (Vec::new(), 2), "nobody is closed for what was asked before");
+    assert_eq!((read, left), (Vec::new(), 2), "nobody is closed for an earlier request");
 }
 
 /// Linux's rule for its own DCTCP: the flag decides who may choose it, and whether another namespace may have it.

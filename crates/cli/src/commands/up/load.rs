@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use vmcc_agent::{Action, CHI, GuardEvent, GuardState, Guards, OMEGA, Policy, Request};
 use vmcc_cc::Params;
-use vmcc_host::guard::CloseRequest;
+use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::{parameter_table, probe};
 
 pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {

@@ -1,12 +1,12 @@
 //! Checks of the configuration that types cannot express.
 
 use super::{Config, EndpointFlag, EndpointRule, Guard, Mptcp, Settings, SysctlName, Text, Value};
-use crate::guard::{CHI, OMEGA, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vmcc_cc::{Algorithm, ParamError, Params};
 use vmcc_config::Diagnostic;
 use vmcc_config::Source;
+use vmcc_guard::{CHI, OMEGA, Policy};
 use vmcc_netlink::LIMIT_CEILING;
 use vmcc_port::PortConfig;
 use vmcc_units::Nanos;

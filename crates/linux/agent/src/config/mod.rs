@@ -8,7 +8,6 @@ mod tests;
 pub use sysctl::SysctlName;
 pub(crate) use sysctl::normal;
 
-use crate::guard::Policy;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,6 +16,7 @@ use std::path::Path;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_config::Diagnostic;
 use vmcc_config::{MAX_BYTES, Source};
+use vmcc_guard::Policy;
 use vmcc_port::{FileError, PortConfig};
 use vmcc_units::{Bytes, Nanos};
 

@@ -1,9 +1,9 @@
 //! Events of the agent, for people and for machines.
 
-use crate::guard::PathAction;
 use serde::Serialize;
 use std::fmt;
-use vmcc_host::guard::CloseRequest;
+use vmcc_guard::PathAction;
+use vmcc_host::close_requests::CloseRequest;
 
 /// Action or finding of the agent.
 #[derive(Debug, Clone, Serialize)]

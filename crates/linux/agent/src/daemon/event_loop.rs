@@ -1,6 +1,5 @@
 //! Waiting for what the agent acts on: signals, changed links and addresses, new network namespaces, time.
 
-use super::namespaces::{self, NAMED};
 use super::reconcile::Watches;
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use nix::libc;
@@ -10,6 +9,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
+use vmcc_host::namespaces::{self, NAMED};
 
 /// Folder in which [`NAMED`] appears when the first namespace gets a name.
 const PARENT: &str = "/run";

@@ -2,12 +2,12 @@
 
 use super::event::Event;
 use crate::algorithms::{Request, up};
-use crate::guard::{GuardEvent, GuardState, Policy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use vmcc_cc::Params;
+use vmcc_guard::{GuardEvent, GuardState, Policy};
 
 /// A thread that closes paths until this is dropped.
 pub(crate) struct GuardThread {

@@ -6,7 +6,7 @@
 //! | `record` | journal on disk of the values from before; lock of the agent |
 //! | `apply` | applies a desired value and rolls it back; safe against a kill at any point |
 //! | `desired` | desired state of a namespace, from the configuration |
-//! | `namespaces`, `cgroups` | finding them |
+//! | `cgroups` | finding them |
 //! | `reconcile` | one pass over every namespace and resource |
 //! | `settling` | endpoints that are backups until subflows have joined |
 //! | `readiness` | interfaces whose addresses are usable as endpoints, and the endpoints' numbers |
@@ -30,7 +30,6 @@ mod event;
 mod event_loop;
 mod guard_thread;
 mod metrics;
-pub(crate) mod namespaces;
 mod notify;
 mod readiness;
 mod reconcile;
@@ -48,7 +47,6 @@ pub(crate) use event_loop::poll;
 
 use crate::closed::Closed;
 use crate::config::Config;
-use crate::guard::{Action, GuardState};
 use crate::{Error, needs_root};
 use control::Control;
 use event_loop::{EventLoop, Wake};
@@ -65,6 +63,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use suspend::SuspendMonitor;
+use vmcc_guard::{Action, GuardState};
 
 /// Interval at which events of the guard are polled.
 const GUARD_POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,23 +1,22 @@
 //! Rollback of a guard's temporary changes.
 
-use super::GuardEvent;
-use super::action::{Action, PathAction};
-use super::backoff::Backoff;
-use super::journal::{Journal, PendingUndo, Undo, recover};
-use super::scheduler::{ReportFn, list_subflows};
-use crate::daemon::namespaces;
+use crate::action::{Action, PathAction};
+use crate::backoff::Backoff;
+use crate::guards::GuardEvent;
+use crate::journal::{Journal, PendingUndo, Undo, recover};
+use crate::scheduler::{ReportFn, list_subflows};
+use crate::subflow::{self, Endpoint, Reopened};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use vmcc_host::diag::Subflow;
-use vmcc_host::guard::{self, Endpoint, Reopened};
-use vmcc_host::{ControlError, netns};
+use vmcc_host::{ControlError, namespaces, netns};
 
 /// Sets the backup flag of a subflow, after a journal entry. `false`: the kernel manages its paths.
-pub(super) fn set_backup(journal: &mut Journal, subflow: &Subflow) -> Result<bool, ControlError> {
+pub(crate) fn set_backup(journal: &mut Journal, subflow: &Subflow) -> Result<bool, ControlError> {
     let pending = PendingUndo { place: netns_cookie()?, undo: Undo::Backup { socket: subflow.cookie } };
     journal.put(pending)?;
-    let done = guard::set_backup(subflow, true);
+    let done = subflow::set_backup(subflow, true);
     if !matches!(done, Ok(true)) {
         forget_backup(journal, subflow)?;
     }
@@ -25,28 +24,28 @@ pub(super) fn set_backup(journal: &mut Journal, subflow: &Subflow) -> Result<boo
 }
 
 /// Clears the backup flag of a subflow. `false`: the kernel manages its paths.
-pub(super) fn clear_backup(journal: &mut Journal, subflow: &Subflow) -> Result<bool, ControlError> {
-    let done = guard::set_backup(subflow, false)?;
+pub(crate) fn clear_backup(journal: &mut Journal, subflow: &Subflow) -> Result<bool, ControlError> {
+    let done = subflow::set_backup(subflow, false)?;
     forget_backup(journal, subflow)?;
     Ok(done)
 }
 
 /// Removes the pending undo of a subflow that is closed or no longer a backup.
-pub(super) fn forget_backup(journal: &mut Journal, subflow: &Subflow) -> Result<(), ControlError> {
+pub(crate) fn forget_backup(journal: &mut Journal, subflow: &Subflow) -> Result<(), ControlError> {
     let backup = Undo::Backup { socket: subflow.cookie };
     journal.retain(|pending| pending.undo != backup)
 }
 
 /// Has the kernel open all paths from an address again; the endpoint, which has to go for that and is a backup at first, is on
 /// record until it is as before.
-pub(super) fn renew(
+pub(crate) fn renew(
     journal: &mut Journal,
     address: IpAddr,
     paths: &[Backoff],
     all: &[Subflow],
 ) -> Result<Reopened, ControlError> {
     let place = netns_cookie()?;
-    let reopened = guard::renew(address, all, &mut |endpoint| {
+    let reopened = subflow::renew(address, all, &mut |endpoint| {
         // One pending undo; the first of the paths stands for all.
         let undo = paths.first().map(|one| endpoint_undo(endpoint, &one.subflow));
         undo.map_or(Ok(()), |undo| journal.put(PendingUndo { place, undo }))
@@ -68,12 +67,12 @@ fn endpoint_undo(endpoint: &Endpoint, subflow: &Subflow) -> Undo {
 }
 
 /// True if the undo adds an endpoint again.
-pub(super) fn is_endpoint(pending: &PendingUndo) -> bool {
+pub(crate) fn is_endpoint(pending: &PendingUndo) -> bool {
     matches!(pending.undo, Undo::Endpoint { .. })
 }
 
 /// Drops the pending undos of subflows that no longer exist in the calling thread's namespace.
-pub(super) fn prune(journal: &mut Journal, all: &[Subflow]) -> Result<(), ControlError> {
+pub(crate) fn prune(journal: &mut Journal, all: &[Subflow]) -> Result<(), ControlError> {
     if journal.pending().is_empty() {
         return Ok(());
     }
@@ -86,7 +85,7 @@ pub(super) fn prune(journal: &mut Journal, all: &[Subflow]) -> Result<(), Contro
 }
 
 /// Performs the pending undos that `which` selects. Those that fail stay in the journal.
-pub(super) fn undo(journal: &mut Journal, which: impl Fn(&PendingUndo) -> bool, say: ReportFn<'_>) {
+pub(crate) fn undo(journal: &mut Journal, which: impl Fn(&PendingUndo) -> bool, say: ReportFn<'_>) {
     let due: Vec<PendingUndo> = journal.pending().iter().filter(|pending| which(pending)).cloned().collect();
     let still = undo_all(due, say);
     if let Err(error) = journal.retain(|pending| !which(pending) || still.contains(pending)) {
@@ -95,7 +94,7 @@ pub(super) fn undo(journal: &mut Journal, which: impl Fn(&PendingUndo) -> bool, 
 }
 
 /// Performs the pending undos of killed guards.
-pub(super) fn undo_orphaned(say: ReportFn<'_>) {
+pub(crate) fn undo_orphaned(say: ReportFn<'_>) {
     recover(|pending| undo_all(pending, say));
 }
 
@@ -152,11 +151,11 @@ fn undo_one(undo: &Undo, netns: u32) -> Result<Option<PathAction>, ControlError>
             let all = list_subflows()?;
             let Some(subflow) = all.iter().find(is_it) else { return Ok(None) };
             let reason = "the guard that made it a backup has ended";
-            let done = guard::set_backup(subflow, false)?;
+            let done = subflow::set_backup(subflow, false)?;
             Ok(done.then(|| PathAction::to(subflow, netns, Action::Released, reason)))
         }
         Undo::Endpoint { id, address, port, flags, device, token, local, remote } => {
-            let anew = guard::restore(&Endpoint { id, address, port, flags, device })?;
+            let anew = subflow::restore(&Endpoint { id, address, port, flags, device })?;
             let reason = "its endpoint, which was away for that, is back".to_owned();
             Ok(anew.then_some(PathAction { action: Action::TriedAgain, reason, netns, token, local, remote }))
         }

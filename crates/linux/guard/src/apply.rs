@@ -1,38 +1,40 @@
 //! Applies actions to the paths of one network namespace: those that an algorithm or a scan has found. See [`Policy`].
 //!
-//! [`Policy`]: super::policy::Policy
+//! [`Policy`]: crate::policy::Policy
 
-use super::GuardEvent;
-use super::action::{Action, PathAction};
-use super::backoff::{Backoff, BackoffState, Seen};
-use super::health::{Finding, is_alive, is_due};
-use super::rollback;
-use super::scheduler::{Draining, PendingRequest, Scheduler, failed, is_first_report};
-use super::topology::topology;
+use crate::action::{Action, PathAction};
+use crate::backoff::{Backoff, BackoffState, Seen};
+use crate::guards::GuardEvent;
+use crate::health::{Finding, is_alive, is_due};
+use crate::judge::{Judged, judge};
+use crate::rollback;
+use crate::scheduler::{Draining, PendingRequest, Scheduler, failed, is_first_report};
+use crate::subflow::{Reopened, reopen};
+use crate::topology::topology;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 use vmcc_host::ControlError;
+use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::diag::{Diag, DiagError, Mptcp, Subflow};
-use vmcc_host::guard::{self, CloseRequest, Judged, Reopened};
 
 /// Timeout while no other path is alive.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One pass over a network namespace. Each action also updates `all`, so later decisions see its effect.
-pub(super) struct Applier<'a, 'm> {
-    pub(super) scheduler: &'a mut Scheduler<'m>,
-    pub(super) diag: Diag,
-    pub(super) netns: u32,
-    pub(super) now: Duration,
+pub(crate) struct Applier<'a, 'm> {
+    pub(crate) scheduler: &'a mut Scheduler<'m>,
+    pub(crate) diag: Diag,
+    pub(crate) netns: u32,
+    pub(crate) now: Duration,
     /// The subflows that are there.
-    pub(super) all: Vec<Subflow>,
-    pub(super) done: Vec<Result<GuardEvent, ControlError>>,
+    pub(crate) all: Vec<Subflow>,
+    pub(crate) done: Vec<Result<GuardEvent, ControlError>>,
 }
 
 impl Applier<'_, '_> {
     /// Handles the requests of algorithms; `again`: also those that could not be fulfilled before.
-    pub(super) fn handle_requests(&mut self, again: bool) {
+    pub(crate) fn handle_requests(&mut self, again: bool) {
         let here = |one: &PendingRequest| one.request.netns == self.netns && (again || one.until.is_none());
         let (here, left) = std::mem::take(&mut self.scheduler.pending).into_iter().partition(here);
         self.scheduler.pending = left;
@@ -44,7 +46,7 @@ impl Applier<'_, '_> {
                     let reason = format!("it shares a bottleneck with path {}", one.request.peer);
                     self.close(*subflow, reason, Some(one.request));
                 }
-                Judged::Spared(subflow) => self.retain(&subflow, one.request.peer),
+                Judged::Retain(subflow) => self.retain(&subflow, one.request.peer),
                 Judged::Gone => {}
                 // Listed, it has a cookie now, if nobody had asked for one before.
                 Judged::NothingToKeep(meant) => {
@@ -68,7 +70,7 @@ impl Applier<'_, '_> {
     fn judge(&self, one: &PendingRequest) -> Judged {
         let Scheduler { policy, reported, .. } = &*self.scheduler;
         let given_up = |s: &Subflow| policy.dry_run && reported.contains(&(self.netns, s.cookie));
-        one.request.judge(&self.all, one.kernel_name, policy.min_paths, given_up)
+        judge(&one.request, &self.all, one.kernel_name, policy.min_paths, given_up)
     }
 
     /// Defers a request: the path to keep may only wait for a timeout, and some algorithms ask once.
@@ -82,7 +84,7 @@ impl Applier<'_, '_> {
     }
 
     /// Scans for paths to act on without a request.
-    pub(super) fn scan(&mut self, ours: &[&str]) {
+    pub(crate) fn scan(&mut self, ours: &[&str]) {
         let policy = self.scheduler.policy;
         if policy.scans() {
             let is_ours = |s: &Subflow| ours.contains(&s.algorithm.as_str());
@@ -168,7 +170,7 @@ impl Applier<'_, '_> {
     }
 
     /// Closes what is empty, or has had its time; what has become the last path is used again.
-    pub(super) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         for one in std::mem::take(&mut self.scheduler.draining) {
             if one.netns != self.netns {
                 self.scheduler.draining.push(one);
@@ -194,7 +196,7 @@ impl Applier<'_, '_> {
                 self.release(&one.subflow, "its back-off is over");
                 continue;
             }
-            match guard::reopen(&one.subflow) {
+            match reopen(&one.subflow) {
                 Ok(true) => self.report(&one.subflow, Action::TriedAgain, "its back-off is over"),
                 Ok(false) => {
                     by_address.entry(one.subflow.local.ip().to_canonical()).or_default().push(one);
@@ -267,7 +269,7 @@ impl Applier<'_, '_> {
 }
 
 /// True if the subflow exists and its connection continues without it and without those that are `given_up`.
-pub(super) fn survives(subflow: &Subflow, all: &[Subflow], given_up: impl Fn(&Subflow) -> bool) -> bool {
+pub(crate) fn survives(subflow: &Subflow, all: &[Subflow], given_up: impl Fn(&Subflow) -> bool) -> bool {
     let token = |s: &Subflow| s.mptcp.map(|mptcp| mptcp.token_local);
     let is_other = |s: &Subflow| s.cookie != subflow.cookie && token(s) == token(subflow);
     all.iter().any(|s| s.cookie == subflow.cookie)

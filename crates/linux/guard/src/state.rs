@@ -1,18 +1,18 @@
 //! State that one guard passes on to the next.
 
-use super::backoff::Backoffs;
+use crate::backoff::Backoffs;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Back-offs of paths. The next guard continues them: a back-off outlives a change of policies.
 pub struct GuardState {
     began: Instant,
-    pub(super) backoffs: Backoffs,
+    pub(crate) backoffs: Backoffs,
 }
 
 impl GuardState {
     /// Time on the clock of the back-offs.
-    pub(super) fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 }

@@ -1,17 +1,18 @@
 //! Scheduler of the guard: decides when and in which namespaces to act on paths; [`Applier`] acts.
 
-use super::GuardEvent;
-use super::apply::Applier;
-use super::health::PathHealth;
-use super::journal::Journal;
-use super::policy::Policy;
-use super::rollback;
-use super::state::GuardState;
+use crate::apply::Applier;
+use crate::guards::GuardEvent;
+use crate::health::PathHealth;
+use crate::journal::Journal;
+use crate::policy::Policy;
+use crate::rollback;
+use crate::state::GuardState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vmcc_host::ControlError;
+use vmcc_host::close_requests::{CloseRequest, CloseRequests};
 use vmcc_host::diag::{Diag, DiagError, Subflow};
-use vmcc_host::guard::{self, CloseRequest, Guard};
+use vmcc_host::netns;
 
 /// Interval between scans of the paths.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
@@ -19,44 +20,44 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_REPORTED: usize = 4096;
 
 /// A subflow that is a backup and is to be closed.
-pub(super) struct Draining {
-    pub(super) netns: u32,
-    pub(super) subflow: Subflow,
-    pub(super) reason: String,
-    pub(super) request: Option<CloseRequest>,
-    pub(super) until: Duration,
+pub(crate) struct Draining {
+    pub(crate) netns: u32,
+    pub(crate) subflow: Subflow,
+    pub(crate) reason: String,
+    pub(crate) request: Option<CloseRequest>,
+    pub(crate) until: Duration,
 }
 
 /// A request of an algorithm.
-pub(super) struct PendingRequest {
-    pub(super) request: CloseRequest,
-    pub(super) kernel_name: &'static str,
+pub(crate) struct PendingRequest {
+    pub(crate) request: CloseRequest,
+    pub(crate) kernel_name: &'static str,
     /// Time until which another path may become alive; `None` if the request has not been examined yet.
-    pub(super) until: Option<Duration>,
+    pub(crate) until: Option<Duration>,
 }
 
 /// Callback for actions and errors.
-pub(super) type ReportFn<'a> = &'a mut dyn FnMut(Result<GuardEvent, ControlError>);
+pub(crate) type ReportFn<'a> = &'a mut dyn FnMut(Result<GuardEvent, ControlError>);
 
 /// State between passes over the namespaces.
-pub(super) struct Scheduler<'a> {
-    pub(super) policy: Policy,
+pub(crate) struct Scheduler<'a> {
+    pub(crate) policy: Policy,
     last_scan: Option<Duration>,
-    pub(super) draining: Vec<Draining>,
-    pub(super) pending: Vec<PendingRequest>,
-    pub(super) state: &'a mut GuardState,
-    pub(super) journal: Journal,
-    pub(super) health: BTreeMap<u32, PathHealth>,
+    pub(crate) draining: Vec<Draining>,
+    pub(crate) pending: Vec<PendingRequest>,
+    pub(crate) state: &'a mut GuardState,
+    pub(crate) journal: Journal,
+    pub(crate) health: BTreeMap<u32, PathHealth>,
     /// Sockets already reported: actions of a dry run, and actions that are not possible.
-    pub(super) reported: BTreeSet<(u32, [u8; 8])>,
+    pub(crate) reported: BTreeSet<(u32, [u8; 8])>,
     /// Sockets already reported as retained.
-    pub(super) retained: BTreeSet<(u32, [u8; 8])>,
+    pub(crate) retained: BTreeSet<(u32, [u8; 8])>,
     /// Activity counter of each namespace with guarded connections at the last scan.
     activity: BTreeMap<u32, u64>,
 }
 
 impl<'a> Scheduler<'a> {
-    pub(super) fn new(policy: Policy, state: &'a mut GuardState) -> Self {
+    pub(crate) fn new(policy: Policy, state: &'a mut GuardState) -> Self {
         Self {
             policy,
             last_scan: None,
@@ -72,7 +73,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Queues an algorithm's requests to close paths.
-    pub(super) fn enqueue(&mut self, requests: Vec<CloseRequest>, kernel_name: &'static str) {
+    pub(crate) fn enqueue(&mut self, requests: Vec<CloseRequest>, kernel_name: &'static str) {
         self.pending.extend(requests.into_iter().map(|request| PendingRequest {
             request,
             kernel_name,
@@ -81,7 +82,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Performs the actions that are due. A namespace is entered, and its sockets are listed, once for all of them.
-    pub(super) fn run_due(&mut self, guards: &[Guard], say: ReportFn<'_>) {
+    pub(crate) fn run_due(&mut self, requests: &[CloseRequests], say: ReportFn<'_>) {
         let now = self.state.now();
         let scans = self.last_scan.is_none_or(|then| now - then >= SCAN_INTERVAL);
         let mut namespaces: BTreeSet<u32> = self.draining.iter().map(|one| one.netns).collect();
@@ -91,9 +92,9 @@ impl<'a> Scheduler<'a> {
             self.last_scan = Some(now);
             // One that could not be added again.
             rollback::undo(&mut self.journal, rollback::is_endpoint, say);
-            namespaces.extend(self.namespaces_to_scan(guards.iter().map(Guard::activity)));
+            namespaces.extend(self.namespaces_to_scan(requests.iter().map(CloseRequests::activity)));
         }
-        let ours: Vec<&str> = guards.iter().map(Guard::kernel_name).collect();
+        let ours: Vec<&str> = requests.iter().map(CloseRequests::kernel_name).collect();
         for netns in namespaces {
             match self.apply(netns, now, scans.then_some(&ours)) {
                 Ok(done) => done.into_iter().for_each(&mut *say),
@@ -130,7 +131,7 @@ impl<'a> Scheduler<'a> {
         now: Duration,
         ours: Option<&Vec<&str>>,
     ) -> Result<Vec<Result<GuardEvent, ControlError>>, ControlError> {
-        guard::within(
+        netns::within_inode(
             netns,
             || "guard paths".to_owned(),
             || {
@@ -167,7 +168,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Rolls back all temporary changes.
-    pub(super) fn end(mut self, say: ReportFn<'_>) {
+    pub(crate) fn end(mut self, say: ReportFn<'_>) {
         rollback::undo(&mut self.journal, |_| true, say);
         let now = self.state.now();
         self.state.backoffs.release(now);
@@ -175,7 +176,7 @@ impl<'a> Scheduler<'a> {
 }
 
 /// True for the first report of a socket: repeated findings are reported once.
-pub(super) fn is_first_report(
+pub(crate) fn is_first_report(
     reported: &mut BTreeSet<(u32, [u8; 8])>,
     netns: u32,
     subflow: &Subflow,
@@ -186,17 +187,17 @@ pub(super) fn is_first_report(
     reported.insert((netns, subflow.cookie))
 }
 
-pub(super) fn failed(error: DiagError) -> ControlError {
+pub(crate) fn failed(error: DiagError) -> ControlError {
     ControlError::Kernel { action: "guard paths".to_owned(), cause: error.to_string() }
 }
 
-pub(super) fn list_subflows() -> Result<Vec<Subflow>, ControlError> {
+pub(crate) fn list_subflows() -> Result<Vec<Subflow>, ControlError> {
     Diag::open().and_then(|mut diag| diag.subflows_and_attempts()).map_err(failed)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     #[test]
     fn scans_enter_no_idle_namespace() {

@@ -1,8 +1,10 @@
-//! Network namespaces: the agent's own, those with a name, those of processes.
+//! Network namespaces: the process's own, those with a name, those of processes.
 //!
-//! That one cannot be opened does not say that it is gone: only what the kernel does not find is. Whoever took a lack of
-//! descriptors for a lack of namespaces would forget what it has set there.
+//! One that cannot be opened may still exist; only one that the kernel does not find is gone. Otherwise a lack of descriptors would
+//! make an agent forget what it has set there.
 
+use crate::error::ControlError;
+use crate::netns;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -11,20 +13,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vmcc_config::ReadError;
-use vmcc_host::{ControlError, netns};
 
 /// Folder of the names that `ip netns` gives.
-pub(crate) const NAMED: &str = "/run/netns";
+pub const NAMED: &str = "/run/netns";
 const OWN: &str = "/proc/thread-self/ns/net";
 /// Age from which a name without a namespace counts as a leftover.
 const MAX_UNMOUNTED_AGE: Duration = Duration::from_secs(5);
 
-pub(crate) fn own() -> Result<OwnedFd, ControlError> {
+/// The calling thread's namespace.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn own() -> Result<OwnedFd, ControlError> {
     netns::open(Path::new(OWN))
 }
 
-/// The names that are there, sorted.
-pub(crate) fn names() -> io::Result<Vec<String>> {
+/// Names of namespaces, sorted.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn names() -> io::Result<Vec<String>> {
     let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
     let mut names: Vec<String> = entries(NAMED)?.into_iter().filter_map(name).collect();
     names.sort();
@@ -32,12 +40,15 @@ pub(crate) fn names() -> io::Result<Vec<String>> {
 }
 
 /// The namespace of a name; `None` if the name is there before it is, or is that of something else.
-pub(crate) fn named(name: &str) -> io::Result<Option<OwnedFd>> {
+///
+/// # Errors
+/// It cannot be opened, and may exist.
+pub fn named(name: &str) -> io::Result<Option<OwnedFd>> {
     open(&Path::new(NAMED).join(name))
 }
 
 /// True if a namespace is about to get a name: the file exists and is new, but is no namespace yet.
-pub(crate) fn coming() -> bool {
+pub fn coming() -> bool {
     let new = |path: &Path| {
         let made = fs::metadata(path).and_then(|m| m.modified()).ok();
         made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age < MAX_UNMOUNTED_AGE)
@@ -49,7 +60,7 @@ pub(crate) fn coming() -> bool {
 ///
 /// # Errors
 /// Something has run out, so that there may be more than was found.
-pub(crate) fn find(wanted: &BTreeSet<u64>, each: &mut dyn FnMut(u64, BorrowedFd<'_>)) -> io::Result<()> {
+pub fn find(wanted: &BTreeSet<u64>, each: &mut dyn FnMut(u64, BorrowedFd<'_>)) -> io::Result<()> {
     let processes = entries("/proc")?.into_iter().map(|process| process.join("ns/net"));
     let all = [PathBuf::from(OWN)].into_iter().chain(entries(NAMED)?).chain(processes);
     let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
@@ -82,7 +93,7 @@ fn look(path: &Path) -> io::Result<Option<(u64, OwnedFd)>> {
 /// has run out.
 fn unless_short<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
     match looked {
-        Err(error) if vmcc_host::remedy(&error).is_none() => Ok(None),
+        Err(error) if crate::error::remedy(&error).is_none() => Ok(None),
         looked => looked.map(Some),
     }
 }

@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// Reversal of one temporary change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Undo {
+pub(crate) enum Undo {
     /// The subflow with this cookie was no backup.
     Backup { socket: [u8; 8] },
     /// There was this endpoint of the kernel's path manager; it is made anew for a subflow between these ends.
@@ -40,11 +40,11 @@ pub(super) enum Undo {
 
 /// Pending undo and the network namespace that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PendingUndo {
+pub(crate) struct PendingUndo {
     /// Cookie of the network namespace, which no other gets.
-    pub(super) place: u64,
+    pub(crate) place: u64,
     #[serde(rename = "debt")]
-    pub(super) undo: Undo,
+    pub(crate) undo: Undo,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -132,18 +132,18 @@ fn boot() -> String {
 
 /// Pending undos of one guard. There is a file only while there are any.
 #[derive(Default)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     pending: Vec<PendingUndo>,
     on_disk: Option<Locked>,
 }
 
 impl Journal {
-    pub(super) fn pending(&self) -> &[PendingUndo] {
+    pub(crate) fn pending(&self) -> &[PendingUndo] {
         &self.pending
     }
 
     /// Puts it on record. What cannot be saved is not on record.
-    pub(super) fn put(&mut self, pending: PendingUndo) -> Result<(), ControlError> {
+    pub(crate) fn put(&mut self, pending: PendingUndo) -> Result<(), ControlError> {
         if self.pending.contains(&pending) {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Journal {
     }
 
     /// Drops the entries for which `is_pending` is false.
-    pub(super) fn retain(
+    pub(crate) fn retain(
         &mut self,
         is_pending: impl FnMut(&PendingUndo) -> bool,
     ) -> Result<(), ControlError> {
@@ -184,7 +184,7 @@ impl Journal {
 }
 
 /// Passes the pending undos of killed guards to `undo`. Those that it returns stay in the journal.
-pub(super) fn recover(mut undo: impl FnMut(Vec<PendingUndo>) -> Vec<PendingUndo>) {
+pub(crate) fn recover(mut undo: impl FnMut(Vec<PendingUndo>) -> Vec<PendingUndo>) {
     let open = || Folder::open(PARENT, FOLDER).ok().flatten();
     let names = open().and_then(|folder| folder.names().ok()).unwrap_or_default();
     for name in names.iter().filter_map(|name| name.strip_suffix(LOCK)) {

@@ -1,15 +1,15 @@
 //! Operations on a subflow besides closing it, in the calling thread's network namespace.
 
-use crate::diag::Subflow;
-use crate::error::ControlError;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-pub use vmcc_netlink::Endpoint;
+use vmcc_host::ControlError;
+use vmcc_host::diag::Subflow;
+pub(crate) use vmcc_netlink::Endpoint;
 use vmcc_netlink::{PathManager, SubflowEnds};
 
 /// Outcome of reopening a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reopened {
+pub(crate) enum Reopened {
     /// The path manager was asked for it.
     Asked,
     /// The kernel manages the paths, and has no endpoint of this address for new subflows.
@@ -38,7 +38,7 @@ fn failed(action: &str, subflow: &Subflow, cause: impl std::fmt::Display) -> Con
 ///
 /// # Errors
 /// The path manager cannot be asked.
-pub fn set_backup(subflow: &Subflow, backup: bool) -> Result<bool, ControlError> {
+pub(crate) fn set_backup(subflow: &Subflow, backup: bool) -> Result<bool, ControlError> {
     let Some(ends) = ends(subflow) else { return Ok(false) };
     let asked = PathManager::open().and_then(|mut manager| manager.set_backup(&ends, backup));
     allowed(asked).map_err(|e| failed("set the priority of", subflow, e))
@@ -62,7 +62,7 @@ fn is_same(one: IpAddr, other: IpAddr) -> bool {
 ///
 /// # Errors
 /// The path manager refuses.
-pub fn reopen(subflow: &Subflow) -> Result<bool, ControlError> {
+pub(crate) fn reopen(subflow: &Subflow) -> Result<bool, ControlError> {
     let Some(mut ends) = ends(subflow) else { return Ok(false) };
     ends.local.set_port(0);
     let asked = PathManager::open().and_then(|mut manager| manager.open_subflow(&ends));
@@ -78,7 +78,7 @@ pub fn reopen(subflow: &Subflow) -> Result<bool, ControlError> {
 ///
 /// # Errors
 /// The path manager refuses, or `going` does.
-pub fn renew(
+pub(crate) fn renew(
     address: IpAddr,
     all: &[Subflow],
     going: &mut dyn FnMut(&Endpoint) -> Result<(), ControlError>,
@@ -103,7 +103,7 @@ pub fn renew(
 ///
 /// # Errors
 /// The path manager refuses.
-pub fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
+pub(crate) fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
     let refused =
         |e: io::Error| ControlError::kernel(format!("add the endpoint {} again", endpoint.address), e);
     let mut manager = PathManager::open().map_err(refused)?;
@@ -122,7 +122,7 @@ pub fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     #[test]
     fn an_address_is_in_use_however_its_socket_writes_it() {

@@ -11,7 +11,7 @@ const ROUTES6: &str = "/proc/thread-self/net/ipv6_route";
 const COUNTS: [usize; 2] = [6, 7];
 
 /// A number for what the calling thread's namespace has; another one when that changes. What cannot be read does not change.
-pub(super) fn topology() -> u64 {
+pub(crate) fn topology() -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Ok(mut links) = Links::open() {
         for port in links.list().unwrap_or_default() {

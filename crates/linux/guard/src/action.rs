@@ -49,7 +49,7 @@ pub struct PathAction {
 }
 
 impl PathAction {
-    pub(super) fn to(subflow: &Subflow, netns: u32, action: Action, reason: &str) -> Self {
+    pub(crate) fn to(subflow: &Subflow, netns: u32, action: Action, reason: &str) -> Self {
         let token = subflow.mptcp.map_or(0, |mptcp| mptcp.token_local);
         let (local, remote) = (subflow.local, subflow.remote);
         Self { action, reason: reason.to_owned(), netns, token, local, remote }

@@ -1,10 +1,11 @@
-use super::apply::survives;
-use super::backoff::{Backoff, BackoffState, Backoffs, Seen};
-use super::health::{Finding, PathHealth};
-use super::policy::Policy;
+use crate::apply::survives;
+use crate::backoff::{Backoff, BackoffState, Backoffs, Seen};
+use crate::health::{Finding, PathHealth};
+use crate::judge::{Judged, judge};
+use crate::policy::Policy;
 use std::time::Duration;
+use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::diag::{CaState, EcnFeedback, Mptcp, Subflow};
-use vmcc_host::guard::{CloseRequest, Judged};
 
 /// A subflow of one connection that has sent a megabyte more than was acknowledged, and to which nothing comes back.
 fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
@@ -292,10 +293,10 @@ fn min_paths_retains_paths() {
     let judge = |third: &Subflow, min_paths, given_up: Option<u8>| {
         let all = [all[0].clone(), all[1].clone(), third.clone()];
         let given_up = |s: &Subflow| given_up.is_some_and(|cookie| s.cookie[0] == cookie);
-        request(&all[1], &all[0]).judge(&all, "mp_vmcc", min_paths, given_up)
+        judge(&request(&all[1], &all[0]), &all, "mp_vmcc", min_paths, given_up)
     };
     let closed = || Judged::Close(Box::new(all[1].clone()));
-    let retained = || Judged::Spared(Box::new(all[1].clone()));
+    let retained = || Judged::Retain(Box::new(all[1].clone()));
     for (third, others) in [(&all[2], 2), (&lost, 1), (&backup, 1), (&stranger, 1)] {
         for min_paths in 1..=8 {
             let expected = if min_paths <= others { closed() } else { retained() };

@@ -1,30 +1,13 @@
-//! Guarding the paths of connections: closing those that algorithms find to share a bottleneck, and, as a [`Policy`] says,
-//! those that have failed or are of no use; trying them again.
-//!
-//! Whoever closes a path looks again, at that moment, whether the connection has another one that is alive: one always stays.
+//! Loop of the guard: reads requests, lets the scheduler act.
 
-mod action;
-mod apply;
-mod backoff;
-mod health;
-mod journal;
-mod policy;
-mod rollback;
-mod scheduler;
-mod state;
-#[cfg(test)]
-mod tests;
-mod topology;
-
-pub use action::{Action, PathAction};
-pub use policy::{CHI, OMEGA, Policy};
-pub use state::GuardState;
-
-use crate::Error;
-use scheduler::Scheduler;
+use crate::action::PathAction;
+use crate::policy::Policy;
+use crate::rollback;
+use crate::scheduler::Scheduler;
+use crate::state::GuardState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vmcc_host::guard::{CloseRequest, Guard};
+use vmcc_host::close_requests::{CloseRequest, CloseRequests};
 use vmcc_host::{ControlError, Loaded};
 
 /// Interval at which [`Guards::watch`] checks whether to stop.
@@ -41,12 +24,15 @@ pub enum GuardEvent {
 
 /// A guard of each algorithm that can ask to close a path.
 #[derive(Default)]
-pub struct Guards(Vec<Guard>);
+pub struct Guards(Vec<CloseRequests>);
 
 impl Guards {
-    pub(crate) fn of(loaded: &[Option<Loaded>]) -> Result<Self, Error> {
-        let guards = loaded.iter().flatten().filter_map(|one| Guard::new(one).transpose());
-        Ok(Self(guards.collect::<Result<_, _>>()?))
+    /// Guards the connections of loaded algorithms; those that never request to close a path are passed over.
+    ///
+    /// # Errors
+    /// The requests of one cannot be read.
+    pub fn open<'a>(loaded: impl Iterator<Item = &'a Loaded>) -> Result<Self, ControlError> {
+        loaded.filter_map(|one| CloseRequests::open(one).transpose()).collect::<Result<_, _>>().map(Self)
     }
 
     /// Guards paths until `stop` is set. Calls `saw` with each thing that was done and with each error: one path that
@@ -72,9 +58,9 @@ impl Guards {
             if self.0.is_empty() {
                 std::thread::sleep(STOP_POLL_INTERVAL);
             }
-            for guard in &self.0 {
-                match guard.requests(share) {
-                    Ok(requests) => scheduler.enqueue(requests, guard.kernel_name()),
+            for requests in &self.0 {
+                match requests.poll(share) {
+                    Ok(read) => scheduler.enqueue(read, requests.kernel_name()),
                     Err(error) => say(Err(error)),
                 }
             }

@@ -44,7 +44,7 @@ const MIN_RETRY: Duration = Duration::from_secs(1);
 
 impl Policy {
     /// After which time a path is tried again; one that only reports tries nothing.
-    pub(super) fn retry_interval(&self) -> Option<Duration> {
+    pub(crate) fn retry_interval(&self) -> Option<Duration> {
         self.retry.filter(|_| !self.dry_run)
     }
 
@@ -75,7 +75,7 @@ impl Policy {
     }
 
     /// True if connections are scanned without a request of an algorithm.
-    pub(super) fn scans(&self) -> bool {
+    pub(crate) fn scans(&self) -> bool {
         self.failed.is_some() || self.useless.is_some()
     }
 }

@@ -1,5 +1,6 @@
 //! Requests that an algorithm writes to the ring buffer.
 
+use crate::diag::Subflow;
 use crate::shared::algorithm::{CloseEvent, Ends};
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,6 +36,25 @@ pub struct CloseRequest {
 }
 
 impl CloseRequest {
+    /// Request to close `close` and to keep `keep`, both of one connection in the network namespace with this inode number. It has
+    /// no cookie, as that of an algorithm for a socket whose cookie nobody had read.
+    pub fn between(close: &Subflow, keep: &Subflow, netns: u32) -> Self {
+        Self {
+            time_ns: 0,
+            cookie: 0,
+            bytes_acked: close.bytes_acked,
+            token: close.mptcp.map_or(0, |mptcp| mptcp.token_local),
+            netns,
+            interface: close.interface,
+            slot: 0,
+            peer: 1,
+            local: close.local,
+            remote: close.remote,
+            peer_local: keep.local,
+            peer_remote: keep.remote,
+        }
+    }
+
     /// `None` if a family is unknown or bytes are missing.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (event, _) = CloseEvent::read_from_prefix(bytes).ok()?;

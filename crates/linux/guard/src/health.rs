@@ -1,6 +1,6 @@
 //! History of the paths of a network namespace's connections: which have failed, which are useless.
 
-use super::policy::Policy;
+use crate::policy::Policy;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// A verdict on a path.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Finding {
+pub(crate) enum Finding {
     /// Silent for so long, and so many timeouts in a row unanswered.
     Failed { silent: Duration, rto: Duration, timeouts: u32 },
     /// Its rate, and the best of its connection.
@@ -33,7 +33,7 @@ pub(super) enum Finding {
 }
 
 impl Finding {
-    pub(super) fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         match self {
             Self::Failed { silent, rto, timeouts } => format!(
                 "nothing came back on it for {:.1} s and {timeouts} timeouts of {:.1} s or more, while others delivered",
@@ -122,7 +122,7 @@ fn token(subflow: &Subflow) -> u32 {
 
 /// The subflows of a network namespace.
 #[derive(Debug, Default)]
-pub(super) struct PathHealth {
+pub(crate) struct PathHealth {
     past: BTreeMap<Key, PathHistory>,
     /// Begin of the window in which rates are compared, the same for all.
     window: Option<Duration>,
@@ -132,7 +132,7 @@ pub(super) struct PathHealth {
 
 impl PathHealth {
     /// Scans the subflows at `now`, on any clock. Returns each finding on `ours` once per scan.
-    pub(super) fn scan(
+    pub(crate) fn scan(
         &mut self,
         now: Duration,
         all: &[Subflow],
@@ -165,7 +165,7 @@ impl PathHealth {
     }
 
     /// Tests for something that the next look may find even if nothing is heard until then.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
 
@@ -282,12 +282,12 @@ fn is_used(subflow: &Subflow) -> bool {
 }
 
 /// True if a path can carry what another one did.
-pub(super) fn is_alive(subflow: &Subflow) -> bool {
+pub(crate) fn is_alive(subflow: &Subflow) -> bool {
     is_used(subflow) && subflow.ca_state != CaState::Loss
 }
 
 /// True if sent data is not acknowledged yet. The end that opened the subflow counts the acknowledgment of its SYN as a byte.
-pub(super) fn is_due(subflow: &Subflow) -> bool {
+pub(crate) fn is_due(subflow: &Subflow) -> bool {
     let once = subflow.bytes_sent.saturating_sub(subflow.bytes_retransmitted);
     once > subflow.bytes_acked || (subflow.in_flight_pkt > 0 && once == subflow.bytes_acked)
 }

@@ -11,7 +11,7 @@ const MAX_ENTRIES: usize = 4096;
 
 /// State of a path in back-off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BackoffState {
+pub(crate) enum BackoffState {
     Closed,
     Suppressed,
     /// It was tried again, and how that ends is not known yet.
@@ -20,11 +20,11 @@ pub(super) enum BackoffState {
 
 /// Back-off of one path.
 #[derive(Debug, Clone)]
-pub(super) struct Backoff {
-    pub(super) netns: u32,
+pub(crate) struct Backoff {
+    pub(crate) netns: u32,
     /// As it was last seen.
-    pub(super) subflow: Subflow,
-    pub(super) state: BackoffState,
+    pub(crate) subflow: Subflow,
+    pub(crate) state: BackoffState,
     since: Duration,
     /// Number of back-offs so far.
     times: u32,
@@ -60,11 +60,11 @@ impl Backoff {
 
 /// Back-offs of all paths.
 #[derive(Debug, Default)]
-pub(super) struct Backoffs(Vec<Backoff>);
+pub(crate) struct Backoffs(Vec<Backoff>);
 
 impl Backoffs {
     /// Begins the back-off of a path; doubled if the path had one before.
-    pub(super) fn begin(&mut self, now: Duration, netns: u32, subflow: &Subflow, state: BackoffState) {
+    pub(crate) fn begin(&mut self, now: Duration, netns: u32, subflow: &Subflow, state: BackoffState) {
         let before = self.0.iter().position(|one| one.is(netns, subflow)).map(|at| self.0.swap_remove(at));
         let times = before.map_or(0, |one| one.times) + 1;
         if self.0.len() < MAX_ENTRIES {
@@ -81,24 +81,24 @@ impl Backoffs {
     }
 
     /// Restores the back-off that `due` returned, without doubling: the path could not be tried.
-    pub(super) fn not_tried(&mut self, now: Duration, as_it_was: Backoff) {
+    pub(crate) fn not_tried(&mut self, now: Duration, as_it_was: Backoff) {
         self.0.retain(|one| !one.is(as_it_was.netns, &as_it_was.subflow));
         self.0.push(Backoff { since: now, topology: None, ..as_it_was });
     }
 
     /// The namespaces that have some.
-    pub(super) fn namespaces(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().map(|one| one.netns)
     }
 
     /// Forgets those whose connection is over, by the subflows that a namespace has; all if it is not there any more.
-    pub(super) fn forget(&mut self, netns: u32, all: &[Subflow]) {
+    pub(crate) fn forget(&mut self, netns: u32, all: &[Subflow]) {
         let token = |s: &Subflow| s.mptcp.map(|mptcp| mptcp.token_local);
         self.0.retain(|one| one.netns != netns || all.iter().any(|s| token(s) == token(&one.subflow)));
     }
 
     /// Other closed paths from an address, which are tried with those that are due; they count as tried from here on.
-    pub(super) fn with(&mut self, now: Duration, netns: u32, address: IpAddr) -> Vec<Backoff> {
+    pub(crate) fn with(&mut self, now: Duration, netns: u32, address: IpAddr) -> Vec<Backoff> {
         let is_with = |one: &&mut Backoff| {
             one.netns == netns
                 && one.state != BackoffState::Suppressed
@@ -114,7 +114,7 @@ impl Backoffs {
     }
 
     /// Marks every suppressed path as tried: none is a backup any more.
-    pub(super) fn release(&mut self, now: Duration) {
+    pub(crate) fn release(&mut self, now: Duration) {
         self.0
             .iter_mut()
             .filter(|one| one.state == BackoffState::Suppressed)
@@ -123,7 +123,7 @@ impl Backoffs {
 
     /// Those of a namespace that are to be tried now, by the subflows that it has; they count as tried from here on. One that
     /// was tried and is not there had no success.
-    pub(super) fn due(&mut self, now: Duration, base: Duration, seen: &Seen<'_>) -> Vec<Backoff> {
+    pub(crate) fn due(&mut self, now: Duration, base: Duration, seen: &Seen<'_>) -> Vec<Backoff> {
         let mut due = Vec::new();
         for one in self.0.iter_mut().filter(|one| one.netns == seen.netns) {
             // The one that was closed may be listed still.
@@ -148,9 +148,9 @@ impl Backoffs {
 }
 
 /// A network namespace as it is now.
-pub(super) struct Seen<'a> {
-    pub(super) netns: u32,
-    pub(super) all: &'a [Subflow],
+pub(crate) struct Seen<'a> {
+    pub(crate) netns: u32,
+    pub(crate) all: &'a [Subflow],
     /// Of addresses, interfaces and routes.
-    pub(super) topology: u64,
+    pub(crate) topology: u64,
 }

@@ -1,15 +1,12 @@
-//! Paths that the guard closes, and those that it leaves alone. Needs root: without it these tests fail, they do not skip.
-//!
-//! The algorithm is the kernel's own here: the target of a request does not depend on ours.
+//! Requests to close a path. The algorithm is the kernel's own here: the target of a request does not depend on ours.
 
-mod common;
-
-use common::{Net, Over, run, transfer};
+use crate::common::{Net, Over, run, transfer};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
+use vmcc_guard::{Verdict, close};
+use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::diag::{Diag, Subflow};
-use vmcc_host::guard::{CloseRequest, Verdict};
 use vmcc_netlink::{PathManager, SubflowEnds};
 
 /// Every kernel has it, and every namespace may select it.
@@ -63,9 +60,9 @@ fn root_a_listener_on_a_port_used_again_survives() {
     let connection = all.iter().find(|s| s.local == local).unwrap();
     let gone = SocketAddr::from(([127, 0, 0, 1], 1));
     let past = CloseRequest { remote: gone, ..request(connection, connection) };
-    assert_eq!(past.close(&connection.algorithm, 1).unwrap(), Verdict::Gone);
+    assert_eq!(close(&past, &connection.algorithm, 1).unwrap(), Verdict::Gone);
     // Plain TCP is never meant, whatever its ends are.
-    assert_eq!(request(connection, connection).close(&connection.algorithm, 1).unwrap(), Verdict::Gone);
+    assert_eq!(close(&request(connection, connection), &connection.algorithm, 1).unwrap(), Verdict::Gone);
     // Nor does a socket's number open the way to a listener.
     let stranger = Subflow { remote: gone, ..connection.clone() };
     assert!(Diag::open().unwrap().destroy(&stranger).is_err());
@@ -77,7 +74,7 @@ fn root_a_listener_on_a_port_used_again_survives() {
 #[test]
 fn root_a_path_bound_to_its_device_is_closed() {
     with_two_paths(5311, |first, second| {
-        assert_eq!(request(second, first).close(ALGORITHM, 1).unwrap(), Verdict::Closed);
+        assert_eq!(close(&request(second, first), ALGORITHM, 1).unwrap(), Verdict::Closed);
         assert!(is_there(first) && !is_there(second));
     });
 }
@@ -91,7 +88,7 @@ fn root_a_path_that_is_spared_is_left_alone() {
             |s: &&Subflow| s.mptcp.map(|m| m.token_local) == first.mptcp.map(|m| m.token_local);
         println!("{} subflows", all.iter().filter(of_connection).count());
         let most = vmcc_cc::MAX_PATHS as u32;
-        assert_eq!(request(second, first).close(ALGORITHM, most).unwrap(), Verdict::Spared);
+        assert_eq!(close(&request(second, first), ALGORITHM, most).unwrap(), Verdict::Retained);
         assert!(is_there(first) && is_there(second));
     });
 }
@@ -100,7 +97,7 @@ fn root_a_path_that_is_spared_is_left_alone() {
 fn root_of_two_paths_that_accuse_each_other_one_survives() {
     with_two_paths(5312, |first, second| {
         let requests = [request(first, second), request(second, first)];
-        let verdicts = requests.map(|r| r.close(ALGORITHM, 1).unwrap());
+        let verdicts = requests.map(|r| close(&r, ALGORITHM, 1).unwrap());
         assert_eq!(verdicts, [Verdict::Closed, Verdict::NothingToKeep]);
         assert!(!is_there(first) && is_there(second));
     });
@@ -117,13 +114,13 @@ fn root_what_is_no_longer_what_was_meant_is_left_alone() {
             (CloseRequest { bytes_acked: 1 << 60, ..meant }, "a later socket between these ends"),
             (CloseRequest { interface: 0, ..meant }, "a socket that is bound to no device"),
         ] {
-            assert_eq!(other.close(ALGORITHM, 1).unwrap(), Verdict::Gone, "{why}");
+            assert_eq!(close(&other, ALGORITHM, 1).unwrap(), Verdict::Gone, "{why}");
         }
-        assert_eq!(meant.close("mp_vmcc", 1).unwrap(), Verdict::Gone, "another algorithm");
+        assert_eq!(close(&meant, "mp_vmcc", 1).unwrap(), Verdict::Gone, "another algorithm");
         let nobody = CloseRequest { peer_local: "10.77.9.9:1".parse().unwrap(), ..meant };
-        assert_eq!(nobody.close(ALGORITHM, 1).unwrap(), Verdict::NothingToKeep);
+        assert_eq!(close(&nobody, ALGORITHM, 1).unwrap(), Verdict::NothingToKeep);
         assert!(is_there(first) && is_there(second));
-        assert_eq!(CloseRequest { cookie, ..meant }.close(ALGORITHM, 1).unwrap(), Verdict::Closed);
+        assert_eq!(close(&CloseRequest { cookie, ..meant }, ALGORITHM, 1).unwrap(), Verdict::Closed);
     });
 }
 
@@ -189,10 +186,10 @@ fn root_an_old_verdict_does_not_hit_what_got_the_same_ends() {
         };
         assert_eq!((past.local, past.remote), (other.local, other.remote), "the same ends");
         assert_ne!(past.cookie, other.cookie, "another socket");
-        assert_eq!(old.close(ALGORITHM, 1).unwrap(), Verdict::Gone);
+        assert_eq!(close(&old, ALGORITHM, 1).unwrap(), Verdict::Gone);
         assert!(is_there(&other), "never hit");
         assert_eq!(
-            request(&other, &one).close(ALGORITHM, 1).unwrap(),
+            close(&request(&other, &one), ALGORITHM, 1).unwrap(),
             Verdict::Closed,
             "a verdict of its own does"
         );

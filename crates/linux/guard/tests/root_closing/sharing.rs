@@ -1,15 +1,13 @@
-//! Detection of shared bottlenecks on real subflows: of two through one queue one is closed, twins stay two. Needs root:
-//! without it these tests fail, they do not skip.
+//! Detection of shared bottlenecks on real subflows: of two through one queue one is closed, twins stay two.
 
-mod common;
-
-use common::{Namespace, Net, Over, Shape, alone, run, shape, transfer};
+use crate::common::{self, Namespace, Net, Over, Shape, alone, run, shape, transfer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
+use vmcc_guard::{Verdict, close};
 use vmcc_host::Loaded;
+use vmcc_host::close_requests::{CloseRequest, CloseRequests};
 use vmcc_host::diag::{Diag, Subflow};
-use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::port::Port;
 
 /// Slow, so that the queue and not a busy machine is what a round trip consists of: some 12 ms.
@@ -49,6 +47,13 @@ impl Switched {
     }
 }
 
+/// Waits for requests and follows them; returns those that closed a path.
+fn close_requested(requests: &CloseRequests) -> Vec<CloseRequest> {
+    let mut read = requests.poll(Duration::from_millis(200)).unwrap();
+    read.retain(|request| close(request, requests.kernel_name(), 1).unwrap() == Verdict::Closed);
+    read
+}
+
 /// A guarded transfer, until a path is closed or the time is over; what was closed, and what is left.
 fn guarded(on: &Switched, port: u16, at_most: Duration) -> (Vec<CloseRequest>, Vec<Subflow>) {
     let net = &on.net;
@@ -58,7 +63,7 @@ fn guarded(on: &Switched, port: u16, at_most: Duration) -> (Vec<CloseRequest>, V
     let marking = toml::from_str(MARKING).unwrap();
     let _ports: Vec<Port> =
         on.ports.iter().map(|name| Port::attach_in(&on.switch.file(), name, &marking).unwrap()).collect();
-    let guard = Guard::new(&loaded).unwrap().expect("vMCC asks to close paths");
+    let requests = CloseRequests::open(&loaded).unwrap().expect("vMCC requests to close paths");
     let over = AtomicBool::new(false);
     let end = Instant::now() + at_most;
     std::thread::scope(|scope| {
@@ -76,7 +81,7 @@ fn guarded(on: &Switched, port: u16, at_most: Duration) -> (Vec<CloseRequest>, V
         });
         let mut closed = Vec::new();
         while closed.is_empty() && Instant::now() < end {
-            closed = guard.step(Duration::from_millis(200), 1).unwrap();
+            closed = close_requested(&requests);
         }
         over.store(true, Ordering::SeqCst);
         (closed, traffic.join().unwrap())
@@ -98,4 +103,52 @@ fn root_of_two_paths_through_one_queue_one_is_closed() {
     let on = Switched::new(vec!["p0"]);
     let (closed, left) = guarded(&on, 5323, Duration::from_secs(60));
     assert_eq!((closed.len(), left.len()), (1, 1), "{closed:?} {left:?}");
+}
+
+#[test]
+fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
+    let _alone = alone();
+    let vmcc = Algorithm::by_name("vmcc").unwrap();
+    let mut params = Params::defaults(vmcc);
+    params.set("trigger", 0.0).unwrap();
+    let loaded = Loaded::load(vmcc, &params).unwrap_or_else(|e| panic!("{e}"));
+    let net = Net::new(2, Some(Shape { rate_mbit: 30, buffer_kb: 150 }));
+    net.select(loaded.kernel_name());
+    let marking = toml::from_str("marking = { rule = 'threshold', at = '4kB' }").unwrap();
+    let _ports: Vec<Port> =
+        ["p0", "p1"].map(|port| Port::attach_in(&net.client.file(), port, &marking).unwrap()).into();
+    let started = Instant::now();
+    let end = Duration::from_secs(6);
+    std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut left = Vec::new();
+            transfer(&net, Over::Mptcp, 5301, |_| {
+                if started.elapsed() > end {
+                    let all = Diag::open().unwrap().subflows().unwrap();
+                    left = all.into_iter().filter(|s| s.remote.port() == 5301 && s.established).collect();
+                }
+                started.elapsed() > end
+            });
+            left
+        });
+        let requests = CloseRequests::open(&loaded).unwrap().expect("vMCC requests to close paths");
+        let before = requests.poll(Duration::from_millis(1500)).unwrap();
+        assert_eq!(before, [], "detection is off");
+        // Whatever the counts and round-trip times are, they are alike.
+        for (name, value) in
+            [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)]
+        {
+            params.set(name, value).unwrap();
+        }
+        loaded.set_params(&params).unwrap();
+        let mut closed = Vec::new();
+        while closed.is_empty() && started.elapsed() < end {
+            closed = close_requested(&requests);
+        }
+        println!("closed {closed:?} after {:?}", started.elapsed());
+        assert_eq!(closed.len(), 1, "{closed:?}");
+        let left = traffic.join().unwrap();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_ne!(left[0].local, closed[0].local);
+    });
 }
