@@ -5,8 +5,8 @@ use super::proxy::most;
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use vmcc_tunnel::endpoint_addr::parse_ip;
-use vmcc_tunnel::probe::Choice;
+use vmcc_apps::endpoint_addr::parse_ip;
+use vmcc_apps::probe::Choice;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CpOptions {

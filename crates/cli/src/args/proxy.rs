@@ -3,10 +3,10 @@
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use vmcc_tunnel::endpoint_addr::{EndpointAddr, parse_ip, parse_listen_addr};
-use vmcc_tunnel::probe::Choice;
-use vmcc_tunnel::proxy::Forward;
-use vmcc_tunnel::relays::RelayName;
+use vmcc_apps::endpoint_addr::{EndpointAddr, parse_ip, parse_listen_addr};
+use vmcc_apps::probe::Choice;
+use vmcc_apps::proxy::Forward;
+use vmcc_apps::relays::RelayName;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProxyOptions {

@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::ui::Ui;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use vmcc_tunnel::keys::{self, Fingerprint, Identity, KeysError};
+use vmcc_apps::keys::{self, Fingerprint, Identity, KeysError};
 
 pub(crate) fn keys(options: &KeysOptions, ui: &Ui) -> Result<Exit, Failure> {
     let folder = folder(options.keys.as_deref())?;

@@ -7,7 +7,7 @@ use crate::table;
 use crate::ui::Ui;
 use serde_json::{Value, json};
 use std::time::Duration;
-use vmcc_tunnel::probe::{self, Choice, Hop, ProbeError, ProbeStats, ProbedRoute, Verdict};
+use vmcc_apps::probe::{self, Choice, Hop, ProbeError, ProbeStats, ProbedRoute, Verdict};
 
 pub(crate) fn paths(options: &PathsOptions, ui: &Ui) -> Result<Exit, Failure> {
     let relays = super::relays::find(&options.relays)?;

@@ -6,8 +6,8 @@ use crate::failure::{Exit, Failure, chain};
 use crate::interrupt;
 use crate::ui::Ui;
 use std::sync::Arc;
-use vmcc_tunnel::keys::{self as stored, Identity};
-use vmcc_tunnel::proxy::{self, ClientJob, Event, ProxyError, ServerJob};
+use vmcc_apps::keys::{self as stored, Identity};
+use vmcc_apps::proxy::{self, ClientJob, Event, ProxyError, ServerJob};
 
 pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     let folder = keys::folder(options.keys.as_deref())?;

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vmcc_tunnel::Qlog;
+use vmcc_apps::Qlog;
 
 /// Environment variable of the log folder, as the drafts name it.
 const VARIABLE: &str = "QLOGDIR";

@@ -5,11 +5,11 @@ use super::traffic::{lane_on, named, subflows};
 use crate::Error;
 use crate::spec::{Cc, Path, Quic, Transport};
 use serde::Serialize;
+use vmcc_apps::traffic_gen::{AckPolicy, Settings};
 use vmcc_cc::Params;
 use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{AckPath, Coupling, Protocol, Traffic, TrafficKind};
-use vmcc_tunnel::traffic_gen::{AckPolicy, Settings};
 
 /// Bytes of IPv4 and UDP before each datagram.
 const HEADERS_BYTES: u64 = 28;
@@ -99,7 +99,7 @@ mod tests {
     use crate::convert::tests::of_text;
     use crate::spec::{Cc, LabSpec, Quic};
     use crate::{Error, ErrorKind};
-    use vmcc_tunnel::traffic_gen::AckPolicy;
+    use vmcc_apps::traffic_gen::AckPolicy;
     use vmcc_units::Nanos;
 
     fn spec(more: &str) -> Result<LabSpec, Error> {

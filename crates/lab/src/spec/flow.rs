@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::process::MAX_OUTPUT_BYTES;
 use crate::workload::{HEADERS_BYTES, NUMBER_BYTES, Probing};
+use vmcc_apps::traffic_gen::Settings;
 use vmcc_cc::Params;
 use vmcc_scenario::model::ObjectProgram;
-use vmcc_tunnel::traffic_gen::Settings;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// The shortest time limit that curl has.

@@ -18,9 +18,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vmcc_apps::traffic_gen::{self, Arrival, CloseReason, Event, PathSample, TrafficJob};
 use vmcc_metrics::observed::Closed;
 use vmcc_netlink::Links;
-use vmcc_tunnel::traffic_gen::{self, Arrival, CloseReason, Event, PathSample, TrafficJob};
 
 /// Interval of an end's reports, as long as that between samples of the kernel's sockets.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);

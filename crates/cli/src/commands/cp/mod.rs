@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-use vmcc_tunnel::copy::{
+use vmcc_apps::copy::{
     self, ConnectError, CopyError, Job, Options, Outcome, Progress, Reason, Refusal, RemoteCommand, Snapshot,
 };
 

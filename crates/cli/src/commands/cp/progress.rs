@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use vmcc_tunnel::copy::Progress;
+use vmcc_apps::copy::Progress;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 const STYLE: &str =
