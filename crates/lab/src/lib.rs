@@ -11,6 +11,7 @@
 //! | `topology` | namespaces, bridges, addresses, MPTCP endpoints |
 //! | `ports` | the virtual switches' ports: rates, queues, marks |
 //! | `workload`, `sampler` | traffic, and what the kernel says meanwhile |
+//! | `traffic_gen` | ends of QUIC traffic over the user-space transport |
 //! | `userspace_link` | delay and loss where the kernel has no netem |
 //! | `vm` | hosts that are virtual machines, which are off now and then |
 //! | `measure`, `cpu`, `energy`, `instructions` | the figures: exactly what each is |
@@ -38,6 +39,7 @@ mod sampler;
 mod spec;
 mod throttle;
 mod topology;
+mod traffic_gen;
 mod userspace_link;
 mod vm;
 mod workload;

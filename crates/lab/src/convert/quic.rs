@@ -4,8 +4,8 @@ use super::refuse;
 use super::traffic::{lane_on, named, subflows};
 use crate::Error;
 use crate::spec::{Cc, Path, Quic, Transport};
+use crate::traffic_gen::{AckPolicy, Settings};
 use serde::Serialize;
-use vmcc_apps::traffic_gen::{AckPolicy, Settings};
 use vmcc_cc::Params;
 use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::Scenario;
@@ -98,8 +98,8 @@ fn name_of(chosen: impl Serialize, key: &str) -> Result<String, Error> {
 mod tests {
     use crate::convert::tests::of_text;
     use crate::spec::{Cc, LabSpec, Quic};
+    use crate::traffic_gen::AckPolicy;
     use crate::{Error, ErrorKind};
-    use vmcc_apps::traffic_gen::AckPolicy;
     use vmcc_units::Nanos;
 
     fn spec(more: &str) -> Result<LabSpec, Error> {

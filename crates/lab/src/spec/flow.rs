@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::process::MAX_OUTPUT_BYTES;
+use crate::traffic_gen::Settings;
 use crate::workload::{HEADERS_BYTES, NUMBER_BYTES, Probing};
-use vmcc_apps::traffic_gen::Settings;
 use vmcc_cc::Params;
 use vmcc_scenario::model::ObjectProgram;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};

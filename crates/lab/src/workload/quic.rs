@@ -8,6 +8,7 @@ use crate::registry::Record;
 use crate::sampler::{Point, QuicPathReport};
 use crate::spec::{Flow, Quic};
 use crate::topology::{lane_of, on_lane};
+use crate::traffic_gen::{self, Arrival, CloseReason, Event, PathSample, TrafficJob};
 use crate::{Error, Netns};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
@@ -18,7 +19,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use vmcc_apps::traffic_gen::{self, Arrival, CloseReason, Event, PathSample, TrafficJob};
 use vmcc_metrics::observed::Closed;
 use vmcc_netlink::Links;
 

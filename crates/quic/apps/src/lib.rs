@@ -9,7 +9,6 @@
 //! | `endpoint_addr` | parsing of HOST:PORT, name resolution |
 //! | `relays` | TURN servers, and the secrets that belong to them |
 //! | `status` | connections of running programs, served on a Unix socket |
-//! | `traffic_gen` | endless streams with per-path reports, for labs |
 //! | `probe` | RTT, loss and hops of each pair of addresses to a QUIC server |
 //!
 //! Everything that is called from outside blocks and brings its own runtime; `stop` flags end it.
@@ -22,8 +21,7 @@ pub mod proxy;
 pub mod relays;
 mod run;
 pub mod status;
-pub mod traffic_gen;
-mod trust;
+pub mod trust;
 mod wire;
 
 pub use vmcc_udp::Qlog;

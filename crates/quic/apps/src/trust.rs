@@ -16,10 +16,10 @@ use vmcc_transport::crypto::{ClientTls, ServerTls};
 
 /// Trusted peers.
 #[derive(Clone, Debug)]
-pub(crate) enum Trust {
-    /// Anybody, also without a certificate.
+pub enum Trust {
+    /// Every peer, also one without a certificate.
     Any,
-    /// These.
+    /// Peers with these fingerprints.
     Only(BTreeSet<Fingerprint>),
 }
 
@@ -155,8 +155,11 @@ impl ClientCertVerifier for Pinned {
     }
 }
 
-/// A client that shows `identity` and talks to whom it trusts.
-pub(crate) fn client(identity: &Identity, trust: Trust, alpn: &[u8]) -> Result<Arc<ClientTls>, Error> {
+/// TLS configuration of a client that presents `identity` and accepts the peers in `trust`.
+///
+/// # Errors
+/// The key does not suit the TLS library.
+pub fn client(identity: &Identity, trust: Trust, alpn: &[u8]) -> Result<Arc<ClientTls>, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(Pinned { trust, provider: provider.clone() });
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -168,8 +171,11 @@ pub(crate) fn client(identity: &Identity, trust: Trust, alpn: &[u8]) -> Result<A
     Ok(Arc::new(ClientTls(Arc::new(config))))
 }
 
-/// A server that shows `identity` and lets in whom it trusts.
-pub(crate) fn server(identity: &Identity, trust: Trust, alpn: &[u8]) -> Result<Arc<ServerTls>, Error> {
+/// TLS configuration of a server that presents `identity` and accepts the peers in `trust`.
+///
+/// # Errors
+/// The key does not suit the TLS library.
+pub fn server(identity: &Identity, trust: Trust, alpn: &[u8]) -> Result<Arc<ServerTls>, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(Pinned { trust, provider: provider.clone() });
     let mut config = ServerConfig::builder_with_provider(provider)

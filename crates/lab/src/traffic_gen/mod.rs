@@ -1,4 +1,4 @@
-//! Endless streams from one program to another, and what both see of them: what carries QUIC where a lab measures it.
+//! Traffic generator over the multipath QUIC transport: endless streams between two programs, with reports from both ends.
 //!
 //! Each end is told what to do by a [`TrafficJob`], and reports what it sees by an [`Event`] on each line of what it writes, at once: it may be
 //! killed at any moment. What arrives is compared with what was sent.
@@ -7,14 +7,14 @@ mod pattern;
 mod receive;
 mod send;
 
-use crate::keys::KeysError;
-use crate::run::block_on;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime;
 use tokio::time::Instant;
+use vmcc_apps::keys::KeysError;
 use vmcc_cc::{Algorithm, MAX_PARAMS, Params};
 use vmcc_multipath::Scheduler;
 use vmcc_transport::{AckPath, Config, ConnectionError, Coupling, PathClose};
@@ -27,7 +27,7 @@ const ALPN: &[u8] = b"vmcc-load";
 /// Job of an end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TrafficJob {
+pub(crate) enum TrafficJob {
     /// Take what comes, until it is killed.
     Receive {
         /// Time of the order, after 1970: reports count from it.
@@ -102,7 +102,7 @@ pub enum AckPolicy {
 /// Observation of an end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Event {
+pub(crate) enum Event {
     /// Start time of all others, after 1970.
     Begun(Duration),
     /// Its sockets are open.
@@ -146,7 +146,7 @@ pub enum Event {
 /// Reason of a path's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CloseReason {
+pub(crate) enum CloseReason {
     /// It shares a bottleneck with another, or there are enough without it.
     NotNeeded,
     /// It did not answer.
@@ -167,7 +167,7 @@ impl From<PathClose> for CloseReason {
 
 /// A path at a moment; counts are of its whole life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathSample {
+pub(crate) struct PathSample {
     /// The connection's number.
     pub connection: u32,
     /// The way that it is on.
@@ -192,7 +192,7 @@ pub struct PathSample {
 
 /// Data of a connection that have arrived in order at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// The connection's number.
     pub connection: u32,
     /// Time.
@@ -206,7 +206,7 @@ pub struct Arrival {
 /// Error of an end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TrafficGenError {
+pub(crate) enum TrafficGenError {
     /// A setting.
     #[error("{0}")]
     Setting(String),
@@ -256,7 +256,7 @@ pub enum TrafficGenError {
 ///
 /// # Errors
 /// It cannot be done. What goes on and then ends early is told by a note.
-pub fn run(job: &TrafficJob, out: impl Write + Send + 'static) -> Result<(), TrafficGenError> {
+pub(crate) fn run(job: &TrafficJob, out: impl Write + Send + 'static) -> Result<(), TrafficGenError> {
     match job {
         TrafficJob::Receive { since, at, port, settings, every } => {
             let reporter = Reporter::begin(*since, out)?;
@@ -305,6 +305,11 @@ impl Settings {
             ..vmcc_udp::config()
         })
     }
+}
+
+/// Runs `work` on this thread.
+fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    Ok(runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
 
 /// Writes events, each at once.

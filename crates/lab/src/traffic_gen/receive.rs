@@ -2,13 +2,13 @@
 
 use super::pattern::Pattern;
 use super::{ALPN, Arrival, Event, Reporter, TrafficGenError};
-use crate::keys::Identity;
-use crate::trust::{self, Trust};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
+use vmcc_apps::keys::Identity;
+use vmcc_apps::trust::{self, Trust};
 use vmcc_transport::{Config, Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Source, sources};
 

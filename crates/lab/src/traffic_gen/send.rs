@@ -2,8 +2,6 @@
 
 use super::pattern::Pattern;
 use super::{ALPN, Event, PathSample, Reporter, TrafficGenError};
-use crate::keys::Identity;
-use crate::trust::{self, Trust};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +10,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use vmcc_apps::keys::Identity;
+use vmcc_apps::trust::{self, Trust};
 use vmcc_transport::{Config, PathClose, PathError, Route};
 use vmcc_udp::{Connection, Endpoint, PathEvent, Source, sources};
 
