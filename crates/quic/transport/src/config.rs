@@ -2,10 +2,10 @@
 
 use crate::paths::mtu;
 use crate::qlog::Sinks;
-use crate::streams::Limits;
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_multipath::Scheduler;
+use vmcc_streams::Limits;
 use vmcc_units::time::Span;
 
 /// Policy for the path that carries acknowledgments.

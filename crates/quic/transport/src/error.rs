@@ -4,13 +4,10 @@ use std::fmt;
 
 /// Transport error codes (RFC 9000 section 20.1, draft-ietf-quic-multipath-21 section 6).
 pub(crate) mod code {
+    pub(crate) use vmcc_streams::code::*;
+
     pub(crate) const NO_ERROR: u64 = 0x00;
-    pub(crate) const INTERNAL: u64 = 0x01;
     pub(crate) const REFUSED: u64 = 0x02;
-    pub(crate) const FLOW_CONTROL: u64 = 0x03;
-    pub(crate) const STREAM_LIMIT: u64 = 0x04;
-    pub(crate) const STREAM_STATE: u64 = 0x05;
-    pub(crate) const FINAL_SIZE: u64 = 0x06;
     pub(crate) const FRAME_ENCODING: u64 = 0x07;
     pub(crate) const TRANSPORT_PARAMETER: u64 = 0x08;
     pub(crate) const CONNECTION_ID_LIMIT: u64 = 0x09;
@@ -44,6 +41,12 @@ impl TransportError {
 
     pub(crate) fn violation(reason: &str) -> TransportError {
         TransportError::new(code::PROTOCOL_VIOLATION, reason)
+    }
+}
+
+impl From<vmcc_streams::Violation> for TransportError {
+    fn from(violation: vmcc_streams::Violation) -> TransportError {
+        TransportError::new(violation.code, violation.reason)
     }
 }
 
@@ -112,22 +115,4 @@ pub enum ConnectionError {
 
 fn format_reason(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
-}
-
-/// Error of using a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StreamError {
-    /// There is no such stream, or it has ended.
-    #[error("the stream is not open")]
-    Unknown,
-    /// The peer reset its half with this code.
-    #[error("the peer reset the stream with code {0}")]
-    Reset(u64),
-    /// The peer reads no more, for this code.
-    #[error("the peer stopped reading the stream with code {0}")]
-    Stopped(u64),
-    /// This end finished or reset its half before.
-    #[error("the stream was finished before")]
-    Finished,
 }

@@ -1,7 +1,7 @@
 //! Events of a connection for the application.
 
 use crate::error::{ConnectionError, code};
-use crate::wire::frame::Dir;
+use vmcc_streams::Dir;
 
 /// Number of a path within its connection, as on the wire; never used again.
 pub type PathId = u32;
@@ -95,4 +95,18 @@ pub enum Event {
     },
     /// The connection is over. Nothing follows.
     Closed(ConnectionError),
+}
+
+impl From<vmcc_streams::Event> for Event {
+    fn from(event: vmcc_streams::Event) -> Event {
+        use vmcc_streams::Event as Own;
+        match event {
+            Own::Opened { stream } => Event::StreamOpened { stream },
+            Own::Readable { stream } => Event::StreamReadable { stream },
+            Own::Writable { stream } => Event::StreamWritable { stream },
+            Own::Finished { stream } => Event::StreamFinished { stream },
+            Own::Stopped { stream, code } => Event::StreamStopped { stream, code },
+            Own::Available { dir } => Event::StreamsAvailable { dir },
+        }
+    }
 }

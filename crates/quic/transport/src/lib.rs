@@ -42,15 +42,14 @@ pub mod null_crypto;
 mod paths;
 pub mod qlog;
 mod recovery;
-mod streams;
 mod wire;
 
 pub use config::{AckPath, Config, Coupling};
 pub use connection::{Connection, PathError, PathReport, Stats, Transmit};
 pub use endpoint::{Endpoint, Handle, Retry, Server};
-pub use error::{ConnectionError, StreamError, TransportError};
+pub use error::{ConnectionError, TransportError};
 pub use event::{Event, PathClose, PathId};
 pub use paths::Route;
 pub use recovery::received::Ecn;
+pub use vmcc_streams::{Dir, StreamError};
 pub use wire::cid::ConnectionId;
-pub use wire::frame::Dir;

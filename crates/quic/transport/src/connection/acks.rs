@@ -7,6 +7,7 @@ use crate::recovery::sent::{Frames, Sent, SentPacket};
 use crate::recovery::space::{PACKET_THRESHOLD, loss_delay};
 use crate::wire::ack::Ack;
 use vmcc_multipath::may_suppress;
+use vmcc_streams::SentRange;
 use vmcc_units::time::Span;
 
 /// Losses over this many probe timeouts are persistent congestion (RFC 9002 section 7.6.1).
@@ -165,7 +166,7 @@ impl Connection {
     fn on_frames_acked(&mut self, space: SpaceId, frames: Frames) {
         for frame in frames {
             match frame {
-                Sent::Stream { id, range, fin } => {
+                Sent::Stream(SentRange { id, range, fin }) => {
                     self.paths[Self::slot_of_space(space)].payload_out += range.end - range.start;
                     self.streams.on_acked(id, range, fin);
                 }
@@ -174,7 +175,9 @@ impl Connection {
                         self.paths[slot].space.received.on_ack_acked(largest);
                     }
                 }
-                Sent::Control(Control::ResetStream(id)) => self.streams.on_reset_acked(id),
+                Sent::Control(Control::Stream(vmcc_streams::Control::ResetStream(id))) => {
+                    self.streams.on_reset_acked(id)
+                }
                 Sent::Crypto(range) => {
                     if let Some(buffer) = self.crypto_out(space) {
                         buffer.on_acked(range);
@@ -303,7 +306,7 @@ impl Connection {
     pub(super) fn on_frames_lost(&mut self, space: SpaceId, frames: Frames) {
         for frame in frames {
             match frame {
-                Sent::Stream { id, range, fin } => self.streams.on_lost(id, range, fin),
+                Sent::Stream(SentRange { id, range, fin }) => self.streams.on_lost(id, range, fin),
                 Sent::Crypto(range) => {
                     if let Some(buffer) = self.crypto_out(space) {
                         buffer.on_lost(range);

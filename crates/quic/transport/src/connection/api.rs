@@ -1,8 +1,7 @@
 //! The application's calls: streams, datagrams, figures.
 
 use super::*;
-use crate::error::StreamError;
-use crate::wire::frame::Dir;
+use vmcc_streams::{Dir, StreamError};
 use vmcc_units::time::Span;
 
 /// Counters of a connection.
@@ -75,7 +74,7 @@ impl Connection {
         // Streams exist after `Connected` and before `Closed`.
         match self.events.front() {
             Some(Event::Closed(_)) | None => {
-                self.streams.events.pop_front().or_else(|| self.events.pop_front())
+                self.streams.poll_event().map(Event::from).or_else(|| self.events.pop_front())
             }
             Some(_) => self.events.pop_front(),
         }

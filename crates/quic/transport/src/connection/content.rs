@@ -136,10 +136,7 @@ impl Connection {
                 return false;
             }
             Control::NewToken => frame::put_bytes(out, ty::NEW_TOKEN, &self.token_to_give),
-            _ => match self.streams.control(control) {
-                Some((kind, numbers, count)) => frame::put(out, kind, &numbers[..count]),
-                None => return false,
-            },
+            Control::Stream(control) => return self.streams.put_control(control, out),
         }
         true
     }

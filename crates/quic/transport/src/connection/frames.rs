@@ -5,6 +5,7 @@ use super::*;
 use crate::error::{TransportError, code};
 use crate::wire::frame::Frame;
 use crate::wire::varint::Reader;
+use vmcc_streams::Frame as StreamFrame;
 
 /// Bytes that a datagram takes beside its own: empty ones are not free.
 pub(super) const DATAGRAM_COST: usize = 64;
@@ -53,7 +54,7 @@ impl Connection {
         frame: Frame<'_>,
     ) -> Result<(), TransportError> {
         match frame {
-            Frame::Padding | Frame::Ping | Frame::DataBlocked | Frame::StreamsBlocked => {}
+            Frame::Padding | Frame::Ping => {}
             Frame::Ack { path: None, ack } => {
                 let space =
                     if matches!(space, SpaceId::Path(_)) { self.space_of_path(0) } else { Some(space) };
@@ -68,17 +69,13 @@ impl Connection {
                 }
             }
             Frame::Crypto { offset, data } => self.on_crypto(now, space, offset, data)?,
-            Frame::Stream { id, offset, data, fin } => {
-                self.paths[slot].payload_in += data.len() as u64;
-                self.paths[slot].inflow.on_payload(now);
-                self.streams.on_stream(id, offset, data, fin)?;
+            Frame::Stream(frame) => {
+                if let StreamFrame::Data { data, .. } = frame {
+                    self.paths[slot].payload_in += data.len() as u64;
+                    self.paths[slot].inflow.on_payload(now);
+                }
+                self.streams.on_frame(frame)?;
             }
-            Frame::ResetStream { id, code, final_size } => self.streams.on_reset(id, code, final_size)?,
-            Frame::StopSending { id, code } => self.streams.on_stop(id, code)?,
-            Frame::MaxData(max) => self.streams.on_max_data(max),
-            Frame::MaxStreamData { id, max } => self.streams.on_max_stream_data(id, max)?,
-            Frame::MaxStreams { dir, max } => self.streams.on_max_streams(dir, max),
-            Frame::StreamDataBlocked { id } => self.streams.on_stream_data_blocked(id)?,
             Frame::Datagram(data) => {
                 self.paths[slot].inflow.on_payload(now);
                 self.on_datagram(data)?;

@@ -109,7 +109,7 @@ impl Connection {
 
     /// The peer's parameters hold from now on.
     fn adopt(&mut self, params: Params) {
-        self.streams.set_peer(&params);
+        self.streams.set_peer(&params.stream_limits());
         if let Some(first) = self.remote_cids.get_mut(&0)
             && let Some(token) = params.reset_token
             && let Some(id) = first.active().map(|own| own.id)

@@ -44,9 +44,6 @@ use crate::paths::{Path, PathState, Route, SchedulerView};
 use crate::qlog::{self, Log};
 use crate::recovery::sent::{Control, SentPacket};
 use crate::recovery::space::Space;
-use crate::streams::Streams;
-use crate::streams::recv::RecvBuffer;
-use crate::streams::send::SendBuffer;
 use crate::wire::cid::ConnectionId;
 use crate::wire::params::Params;
 use crate::wire::ranges::Ranges;
@@ -55,6 +52,7 @@ use pending::Pending;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use vmcc_multipath::{Scheduler, Selector};
+use vmcc_streams::{RecvBuffer, SendBuffer, Streams};
 use vmcc_units::time::Time;
 
 /// Bytes of the connection ids that this end gives out.
@@ -224,7 +222,11 @@ impl Connection {
         let local = local_params(&begin, &config);
         let session = tls.start(server_name, local.encode())?;
         let keys = tls.initial_keys(begin.initial_dcid.as_slice(), side);
-        let streams = Streams::new(side, config.limits());
+        let end = match side {
+            Side::Client => vmcc_streams::Side::Client,
+            Side::Server => vmcc_streams::Side::Server,
+        };
+        let streams = Streams::new(end, config.limits());
         let mtu = Mtu::new(config.initial_mtu, config.max_mtu);
         let mut path = Path::new(0, begin.route, mtu);
         path.validated = begin.validated || side == Side::Client;

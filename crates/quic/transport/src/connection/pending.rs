@@ -59,7 +59,8 @@ mod tests {
     #[test]
     fn control_frames_are_queued_once_in_order() {
         let mut pending = Pending::default();
-        let all = [Control::ResetStream(4), Control::RetireCid(1, 2), Control::ResetStream(8)];
+        let [first, last] = [4, 8].map(|id| Control::Stream(vmcc_streams::Control::ResetStream(id)));
+        let all = [first, Control::RetireCid(1, 2), last];
         all.into_iter().chain(all).for_each(|control| pending.push(control));
         assert_eq!((pending.len(), pending.requested()), (3, 1));
         assert_eq!(std::iter::from_fn(|| pending.pop()).collect::<Vec<_>>(), all);

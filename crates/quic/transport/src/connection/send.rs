@@ -28,8 +28,8 @@ impl Connection {
                 return self.transmit_close(now, out);
             }
         }
-        let controls = std::mem::take(&mut self.streams.controls);
-        controls.into_iter().for_each(|control| self.queue(control));
+        let controls = self.streams.take_controls();
+        controls.into_iter().for_each(|control| self.queue(Control::Stream(control)));
         for slot in 0..self.paths.len() {
             if self.is_urgent(now, slot)
                 && let Some(transmit) = self.transmit_one(now, slot, out)
@@ -313,7 +313,11 @@ impl Connection {
             self.put_controls(slot, &mut building, out);
             self.put_datagrams(now, &mut building, out);
             let room = building.room(out);
-            if room > 0 && self.streams.put_frames(out, room, pad == 0, &mut building.frames) {
+            if room > 0
+                && self
+                    .streams
+                    .put_frames(out, room, pad == 0, &mut |range| building.frames.push(Sent::Stream(range)))
+            {
                 building.eliciting = true;
                 building.to_end = true;
             }

@@ -2,8 +2,9 @@
 
 use super::json::{Elements, Fields};
 use crate::wire::ack::Ack;
-use crate::wire::frame::{Dir, Frame, NewCid, ty};
+use crate::wire::frame::{Frame, NewCid, ty};
 use crate::wire::varint::Reader;
+use vmcc_streams::{Dir, Frame as StreamFrame};
 use vmcc_units::time::Span;
 
 /// Ranges of an acknowledgment that are written; the highest, which are the news.
@@ -34,13 +35,13 @@ fn put(fields: &mut Fields<'_>, kind: u64, frame: &Frame<'_>, ack_exponent: u64)
         Frame::Padding => name("padding"),
         Frame::Ping => name("ping"),
         Frame::Ack { path, ack } => put_ack(fields, *path, ack, ack_exponent),
-        Frame::ResetStream { id, code, final_size } => {
+        Frame::Stream(StreamFrame::ResetStream { id, code, final_size }) => {
             name("reset_stream");
             fields.number("stream_id", *id);
             application_error(fields, *code);
             fields.number("final_size", *final_size);
         }
-        Frame::StopSending { id, code } => {
+        Frame::Stream(StreamFrame::StopSending { id, code }) => {
             name("stop_sending");
             fields.number("stream_id", *id);
             application_error(fields, *code);
@@ -54,7 +55,7 @@ fn put(fields: &mut Fields<'_>, kind: u64, frame: &Frame<'_>, ack_exponent: u64)
             name("new_token");
             fields.object("token", |own| length(own, token));
         }
-        Frame::Stream { id, offset, data, fin } => {
+        Frame::Stream(StreamFrame::Data { id, offset, data, fin }) => {
             name("stream");
             fields.number("stream_id", *id);
             fields.number("offset", *offset);
@@ -105,13 +106,15 @@ fn put_limits(fields: &mut Fields<'_>, kind: u64, frame: &Frame<'_>) {
     fields.text("frame_type", name);
     let mut numbers = |all: &[(&str, u64)]| all.iter().for_each(|(key, value)| fields.number(key, *value));
     match *frame {
-        Frame::MaxData(maximum) => numbers(&[("maximum", maximum)]),
-        Frame::MaxStreamData { id, max } => numbers(&[("stream_id", id), ("maximum", max)]),
-        Frame::MaxStreams { dir, max } => {
+        Frame::Stream(StreamFrame::MaxData(maximum)) => numbers(&[("maximum", maximum)]),
+        Frame::Stream(StreamFrame::MaxStreamData { id, max }) => {
+            numbers(&[("stream_id", id), ("maximum", max)])
+        }
+        Frame::Stream(StreamFrame::MaxStreams { dir, max }) => {
             fields.text("stream_type", direction(dir));
             fields.number("maximum", max);
         }
-        Frame::StreamDataBlocked { id } => numbers(&[("stream_id", id)]),
+        Frame::Stream(StreamFrame::StreamDataBlocked { id }) => numbers(&[("stream_id", id)]),
         Frame::RetireConnectionId { path, seq } => {
             numbers(&[("sequence_number", seq)]);
             path.into_iter().for_each(|path| fields.number("path_id", path.into()));

@@ -1,20 +1,15 @@
 //! Packets that were sent: what was in them, so that what is lost can be said again.
 
-use crate::wire::frame::Dir;
 use std::collections::VecDeque;
 use std::ops::Range;
+use vmcc_streams::SentRange;
 use vmcc_units::time::Time;
 
 /// A frame that is made of the connection's state at the moment when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Control {
     HandshakeDone,
-    MaxData,
-    MaxStreamData(u64),
-    MaxStreams(Dir),
-    DataBlocked,
-    ResetStream(u64),
-    StopSending(u64),
+    Stream(vmcc_streams::Control),
     /// The connection id of a path with this sequence number.
     NewCid(u32, u64),
     RetireCid(u32, u64),
@@ -31,11 +26,7 @@ pub(crate) enum Control {
 /// A frame of a packet that was sent, as far as its fate matters.
 #[derive(Clone, Debug)]
 pub(crate) enum Sent {
-    Stream {
-        id: u64,
-        range: Range<u64>,
-        fin: bool,
-    },
+    Stream(SentRange),
     Crypto(Range<u64>),
     Control(Control),
     /// An acknowledgment of this path's packets up to a number.

@@ -3,30 +3,20 @@
 use super::ack::Ack;
 use super::cid::ConnectionId;
 use super::varint::{self, Malformed, Reader};
+use vmcc_streams::Frame as StreamFrame;
+
+pub(crate) use vmcc_streams::frame::put;
 
 /// Frame types.
 pub(crate) mod ty {
+    pub(crate) use vmcc_streams::frame::ty::*;
+
     pub(crate) const PADDING: u64 = 0x00;
     pub(crate) const PING: u64 = 0x01;
     pub(crate) const ACK: u64 = 0x02;
     pub(crate) const ACK_ECN: u64 = 0x03;
-    pub(crate) const RESET_STREAM: u64 = 0x04;
-    pub(crate) const STOP_SENDING: u64 = 0x05;
     pub(crate) const CRYPTO: u64 = 0x06;
     pub(crate) const NEW_TOKEN: u64 = 0x07;
-    pub(crate) const STREAM: u64 = 0x08;
-    pub(crate) const STREAM_LAST: u64 = 0x0f;
-    pub(crate) const STREAM_OFF: u64 = 0x04;
-    pub(crate) const STREAM_LEN: u64 = 0x02;
-    pub(crate) const STREAM_FIN: u64 = 0x01;
-    pub(crate) const MAX_DATA: u64 = 0x10;
-    pub(crate) const MAX_STREAM_DATA: u64 = 0x11;
-    pub(crate) const MAX_STREAMS_BIDI: u64 = 0x12;
-    pub(crate) const MAX_STREAMS_UNI: u64 = 0x13;
-    pub(crate) const DATA_BLOCKED: u64 = 0x14;
-    pub(crate) const STREAM_DATA_BLOCKED: u64 = 0x15;
-    pub(crate) const STREAMS_BLOCKED_BIDI: u64 = 0x16;
-    pub(crate) const STREAMS_BLOCKED_UNI: u64 = 0x17;
     pub(crate) const NEW_CONNECTION_ID: u64 = 0x18;
     pub(crate) const RETIRE_CONNECTION_ID: u64 = 0x19;
     pub(crate) const PATH_CHALLENGE: u64 = 0x1a;
@@ -46,15 +36,6 @@ pub(crate) mod ty {
     pub(crate) const MAX_PATH_ID: u64 = 0x3e7a;
     pub(crate) const PATHS_BLOCKED: u64 = 0x3e7b;
     pub(crate) const PATH_CIDS_BLOCKED: u64 = 0x3e7c;
-}
-
-/// Directions of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Dir {
-    /// Both ends write.
-    Bi,
-    /// Only who opened it writes.
-    Uni,
 }
 
 /// A connection id that the peer may use, with its stateless reset token.
@@ -79,40 +60,12 @@ pub(crate) enum Frame<'a> {
         path: Option<u32>,
         ack: Ack<'a>,
     },
-    ResetStream {
-        id: u64,
-        code: u64,
-        final_size: u64,
-    },
-    StopSending {
-        id: u64,
-        code: u64,
-    },
     Crypto {
         offset: u64,
         data: &'a [u8],
     },
     NewToken(&'a [u8]),
-    Stream {
-        id: u64,
-        offset: u64,
-        data: &'a [u8],
-        fin: bool,
-    },
-    MaxData(u64),
-    MaxStreamData {
-        id: u64,
-        max: u64,
-    },
-    MaxStreams {
-        dir: Dir,
-        max: u64,
-    },
-    DataBlocked,
-    StreamDataBlocked {
-        id: u64,
-    },
-    StreamsBlocked,
+    Stream(StreamFrame<'a>),
     NewConnectionId {
         multipath: bool,
         new: NewCid,
@@ -167,23 +120,12 @@ impl<'a> Frame<'a> {
             ty::PADDING => Frame::Padding,
             ty::PING => Frame::Ping,
             ty::ACK | ty::ACK_ECN => Frame::Ack { path: None, ack: Ack::decode(r, kind == ty::ACK_ECN)? },
-            ty::RESET_STREAM => Frame::ResetStream { id: r.var()?, code: r.var()?, final_size: r.var()? },
-            ty::STOP_SENDING => Frame::StopSending { id: r.var()?, code: r.var()? },
-            ty::CRYPTO => bounded(r.var()?, r.prefixed()?, |offset, data| Frame::Crypto { offset, data })?,
+            ty::RESET_STREAM
+            | ty::STOP_SENDING
+            | ty::STREAM..=ty::STREAM_LAST
+            | ty::MAX_DATA..=ty::STREAMS_BLOCKED_UNI => Frame::Stream(StreamFrame::decode(kind, r)?),
+            ty::CRYPTO => decode_crypto(r)?,
             ty::NEW_TOKEN => Frame::NewToken(Some(r.prefixed()?).filter(|t| !t.is_empty()).ok_or(Malformed)?),
-            ty::STREAM..=ty::STREAM_LAST => Frame::decode_stream(kind, r)?,
-            ty::MAX_DATA => Frame::MaxData(r.var()?),
-            ty::MAX_STREAM_DATA => Frame::MaxStreamData { id: r.var()?, max: r.var()? },
-            ty::MAX_STREAMS_BIDI => Frame::MaxStreams { dir: Dir::Bi, max: stream_count(r)? },
-            ty::MAX_STREAMS_UNI => Frame::MaxStreams { dir: Dir::Uni, max: stream_count(r)? },
-            ty::DATA_BLOCKED => r.var().map(|_| Frame::DataBlocked)?,
-            ty::STREAM_DATA_BLOCKED => {
-                let id = r.var()?;
-                r.var().map(|_| Frame::StreamDataBlocked { id })?
-            }
-            ty::STREAMS_BLOCKED_BIDI | ty::STREAMS_BLOCKED_UNI => {
-                stream_count(r).map(|_| Frame::StreamsBlocked)?
-            }
             ty::NEW_CONNECTION_ID => Frame::NewConnectionId { multipath: false, new: new_cid(0, r)? },
             ty::RETIRE_CONNECTION_ID => Frame::RetireConnectionId { path: None, seq: r.var()? },
             ty::PATH_CHALLENGE => Frame::PathChallenge(u64::from_be_bytes(r.array()?)),
@@ -202,16 +144,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    fn decode_stream(kind: u64, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
-        let id = r.var()?;
-        let offset = if kind & ty::STREAM_OFF != 0 { r.var()? } else { 0 };
-        let data = if kind & ty::STREAM_LEN != 0 { r.prefixed()? } else { r.take_rest() };
-        let fin = kind & ty::STREAM_FIN != 0;
-        bounded(offset, data, |offset, data| Frame::Stream { id, offset, data, fin })
-    }
-
     fn decode_multipath(kind: u64, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
-        let path = r.path_id()?;
+        let path = r.u32()?;
         Ok(match kind {
             ty::PATH_ACK | ty::PATH_ACK_ECN => {
                 Frame::Ack { path: Some(path), ack: Ack::decode(r, kind == ty::PATH_ACK_ECN)? }
@@ -269,17 +203,10 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Data may not reach beyond the largest offset.
-fn bounded<'a>(
-    offset: u64,
-    data: &'a [u8],
-    make: impl FnOnce(u64, &'a [u8]) -> Frame<'a>,
-) -> Result<Frame<'a>, Malformed> {
-    if offset + data.len() as u64 > varint::MAX { Err(Malformed) } else { Ok(make(offset, data)) }
-}
-
-fn stream_count(r: &mut Reader<'_>) -> Result<u64, Malformed> {
-    Some(r.var()?).filter(|&n| n <= 1 << 60).ok_or(Malformed)
+/// Reads CRYPTO, whose data may not reach beyond the largest offset.
+fn decode_crypto<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+    let (offset, data) = (r.var()?, r.prefixed()?);
+    if offset + data.len() as u64 > varint::MAX { Err(Malformed) } else { Ok(Frame::Crypto { offset, data }) }
 }
 
 fn new_cid(path: u32, r: &mut Reader<'_>) -> Result<NewCid, Malformed> {
@@ -290,12 +217,6 @@ fn new_cid(path: u32, r: &mut Reader<'_>) -> Result<NewCid, Malformed> {
         return Err(Malformed);
     }
     Ok(NewCid { path, seq, retire_prior_to, id, token: r.array()? })
-}
-
-/// Appends a frame of a type and numbers.
-pub(crate) fn put(out: &mut Vec<u8>, kind: u64, numbers: &[u64]) {
-    varint::put(out, kind);
-    numbers.iter().for_each(|&n| varint::put(out, n));
 }
 
 /// Appends PATH_CHALLENGE or PATH_RESPONSE.
@@ -346,11 +267,11 @@ mod tests {
     #[test]
     fn integer_frames_round_trip() {
         for (kind, numbers, text) in [
-            (ty::RESET_STREAM, &[4, 70, 900][..], "ResetStream { id: 4, code: 70, final_size: 900 }"),
-            (ty::STOP_SENDING, &[8, 1], "StopSending { id: 8, code: 1 }"),
-            (ty::MAX_DATA, &[1 << 40], "MaxData(1099511627776)"),
-            (ty::MAX_STREAM_DATA, &[3, 4], "MaxStreamData { id: 3, max: 4 }"),
-            (ty::MAX_STREAMS_UNI, &[9], "MaxStreams { dir: Uni, max: 9 }"),
+            (ty::RESET_STREAM, &[4, 70, 900][..], "Stream(ResetStream { id: 4, code: 70, final_size: 900 })"),
+            (ty::STOP_SENDING, &[8, 1], "Stream(StopSending { id: 8, code: 1 })"),
+            (ty::MAX_DATA, &[1 << 40], "Stream(MaxData(1099511627776))"),
+            (ty::MAX_STREAM_DATA, &[3, 4], "Stream(MaxStreamData { id: 3, max: 4 })"),
+            (ty::MAX_STREAMS_UNI, &[9], "Stream(MaxStreams { dir: Uni, max: 9 })"),
             (ty::RETIRE_CONNECTION_ID, &[2], "RetireConnectionId { path: None, seq: 2 }"),
             (ty::PATH_RETIRE_CONNECTION_ID, &[1, 2], "RetireConnectionId { path: Some(1), seq: 2 }"),
             (ty::PATH_ABANDON, &[1, 0x3e], "PathAbandon { path: 1, code: 62 }"),

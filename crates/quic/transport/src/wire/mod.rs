@@ -5,5 +5,5 @@ pub(crate) mod cid;
 pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod params;
-pub(crate) mod ranges;
-pub(crate) mod varint;
+
+pub(crate) use vmcc_streams::{ranges, varint};

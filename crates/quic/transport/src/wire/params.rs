@@ -2,6 +2,7 @@
 
 use super::cid::ConnectionId;
 use super::varint::{self, Malformed, Reader};
+use vmcc_streams::PeerLimits;
 
 mod id {
     pub(super) const ORIGINAL_DCID: u64 = 0x00;
@@ -77,6 +78,18 @@ impl Default for Params {
 }
 
 impl Params {
+    /// Limits of streams among them.
+    pub(crate) fn stream_limits(&self) -> PeerLimits {
+        PeerLimits {
+            max_data: self.max_data,
+            bidi_remote: self.stream_data_bidi_remote,
+            bidi_local: self.stream_data_bidi_local,
+            uni: self.stream_data_uni,
+            max_streams_bidi: self.max_streams_bidi,
+            max_streams_uni: self.max_streams_uni,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (id, value) in [

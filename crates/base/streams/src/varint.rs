@@ -1,55 +1,80 @@
 //! Variable-length integers (RFC 9000 section 16) and a reader that never reads beyond its end.
 
 /// The largest value.
-pub(crate) const MAX: u64 = (1 << 62) - 1;
+pub const MAX: u64 = (1 << 62) - 1;
 
 /// Input that ends too early, or is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// Bytes that are read from the front.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+    /// Reads from the first byte.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns true at the end.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Number of bytes left.
-    pub(crate) fn left(&self) -> usize {
+    #[inline]
+    pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
+    /// Takes `n` bytes.
+    ///
+    /// # Errors
+    /// There are fewer.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(Malformed)?;
         self.rest = rest;
         Ok(head)
     }
 
-    /// All that is left.
-    pub(crate) fn take_rest(&mut self) -> &'a [u8] {
+    /// Takes all that is left.
+    #[inline]
+    pub fn take_rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    /// Takes `N` bytes.
+    ///
+    /// # Errors
+    /// There are fewer.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed)?;
         self.rest = rest;
         Ok(*head)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    /// Takes a byte.
+    ///
+    /// # Errors
+    /// There is none.
+    #[inline]
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
         self.array::<1>().map(|[byte]| byte)
     }
 
+    /// Takes an integer.
+    ///
+    /// # Errors
+    /// Its bytes are missing.
     #[inline]
-    pub(crate) fn var(&mut self) -> Result<u64, Malformed> {
+    pub fn var(&mut self) -> Result<u64, Malformed> {
         let &first = self.rest.first().ok_or(Malformed)?;
         match first >> 6 {
             0 => {
@@ -62,21 +87,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length, and as many bytes.
-    pub(crate) fn prefixed(&mut self) -> Result<&'a [u8], Malformed> {
+    /// Takes a length, and as many bytes.
+    ///
+    /// # Errors
+    /// They are missing.
+    #[inline]
+    pub fn prefixed(&mut self) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(self.var()?).map_err(|_| Malformed)?;
         self.take(len)
     }
 
-    /// A path identifier: 32 bits at most (multipath section 2.1).
-    pub(crate) fn path_id(&mut self) -> Result<u32, Malformed> {
+    /// Takes an integer of 32 bits at most.
+    ///
+    /// # Errors
+    /// Its bytes are missing, or it is larger.
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
         u32::try_from(self.var()?).map_err(|_| Malformed)
     }
 }
 
 /// Bytes that `value` takes.
 #[inline]
-pub(crate) const fn len(value: u64) -> usize {
+pub const fn len(value: u64) -> usize {
     match value {
         0..0x40 => 1,
         0x40..0x4000 => 2,
@@ -87,7 +119,7 @@ pub(crate) const fn len(value: u64) -> usize {
 
 /// Appends `value`, which is at most [`MAX`].
 #[inline]
-pub(crate) fn put(out: &mut Vec<u8>, value: u64) {
+pub fn put(out: &mut Vec<u8>, value: u64) {
     debug_assert!(value <= MAX);
     match len(value) {
         1 => out.push(value as u8),

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 /// Bytes of a page: large enough that a packet seldom touches two, small enough for a stream of a few bytes.
-pub(super) const PAGE: usize = 16 << 10;
+pub(crate) const PAGE: usize = 16 << 10;
 /// Pages that a thread keeps for the next ones: to ask the system each time costs more than to fill them.
 const MAX_SPARE: usize = 256;
 

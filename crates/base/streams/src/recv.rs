@@ -1,16 +1,16 @@
 //! The receiving half of a stream: what has come, in order or not, and how much more may.
 
-use super::pages::Pages;
-use super::share::Pool;
-use crate::error::{TransportError, code};
-use crate::wire::ranges::Ranges;
+use crate::error::{Violation, code};
+use crate::pages::Pages;
+use crate::ranges::Ranges;
+use crate::share::Pool;
 
 /// Pieces that are kept of a stream: twice what a full window of packets is when every other one is missing.
 const MAX_PIECES: usize = 8192;
 
 /// Bytes that come in any order and are read in order. CRYPTO data is received into one as well.
 #[derive(Debug, Default)]
-pub(crate) struct RecvBuffer {
+pub struct RecvBuffer {
     pages: Pages,
     /// Received ranges that were not read.
     received: Ranges,
@@ -20,7 +20,7 @@ pub(crate) struct RecvBuffer {
 
 impl RecvBuffer {
     /// Takes bytes at `offset`; the caller has seen to it that there is a limit to how far ahead they may be.
-    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
         let end = offset + data.len() as u64;
         if end <= self.read {
             return;
@@ -32,7 +32,8 @@ impl RecvBuffer {
     }
 
     /// Bytes that can be read at once.
-    pub(crate) fn readable(&self) -> u64 {
+    #[inline]
+    pub fn readable(&self) -> u64 {
         self.received
             .first()
             .filter(|first| first.start == self.read)
@@ -45,7 +46,7 @@ impl RecvBuffer {
     }
 
     /// Moves what can be read to the front of `out`; how much it was.
-    pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
+    pub fn read(&mut self, out: &mut [u8]) -> usize {
         let len = self.readable().min(out.len() as u64) as usize;
         let mut done = 0;
         while done < len {
@@ -60,10 +61,11 @@ impl RecvBuffer {
     }
 
     /// Read so far.
-    pub(crate) fn offset(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.read
     }
 
+    /// Drops what was not read.
     pub(crate) fn clear(&mut self) {
         *self = RecvBuffer { read: self.read, ..RecvBuffer::default() };
         self.pages.release(self.read, true);
@@ -95,8 +97,8 @@ pub(crate) struct RecvHalf {
 
 impl RecvHalf {
     /// Checks a range that has come, and says how many bytes it adds to the highest.
-    pub(crate) fn extend(&mut self, end: u64, fin: bool) -> Result<u64, TransportError> {
-        let fail = |code, reason| Err(TransportError::new(code, reason));
+    pub(crate) fn extend(&mut self, end: u64, fin: bool) -> Result<u64, Violation> {
+        let fail = |code, reason| Err(Violation::new(code, reason));
         if end > self.max {
             return fail(code::FLOW_CONTROL, "more than the stream's limit");
         }

@@ -1,16 +1,13 @@
 //! All streams of a connection: who may open how many, who may send how much, and whose turn it is.
 
-use super::pages::PAGE;
-use super::recv::RecvHalf;
-use super::send::{Fin, SendHalf};
-use super::share::Pool;
-use crate::error::{StreamError, TransportError, code};
-use crate::event::Event;
-use crate::recovery::sent::{Control, Sent};
-use crate::wire::frame::{Dir, ty};
-use crate::wire::params::Params;
-use crate::wire::varint;
-use rustls::Side;
+use crate::error::{StreamError, Violation, code};
+use crate::event::{Control, Event, SentRange};
+use crate::frame::{self, Dir, Frame, ty};
+use crate::pages::PAGE;
+use crate::recv::RecvHalf;
+use crate::send::{Fin, SendHalf};
+use crate::share::Pool;
+use crate::varint;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -19,28 +16,58 @@ mod output;
 
 /// Limits that one end sets for the other, and for itself.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Of a stream at first, and at most.
-    pub(crate) first_stream_window: u64,
-    pub(crate) stream_window: u64,
-    /// Of a stream whatever others hold.
-    pub(crate) reserved_stream_window: u64,
-    pub(crate) connection_window: u64,
-    pub(crate) max_streams_bidi: u64,
-    pub(crate) max_streams_uni: u64,
+pub struct Limits {
+    /// Receive window of a stream at first.
+    pub first_stream_window: u64,
+    /// Receive window of a stream at most.
+    pub stream_window: u64,
+    /// Receive window of a stream whatever others hold.
+    pub reserved_stream_window: u64,
+    /// Receive window of all streams.
+    pub connection_window: u64,
+    /// Streams of both directions that the peer may have open.
+    pub max_streams_bidi: u64,
+    /// Streams of one direction that the peer may have open.
+    pub max_streams_uni: u64,
     /// Bytes of a stream that are kept until they are acknowledged.
-    pub(crate) send_window: u64,
+    pub send_window: u64,
     /// Bytes of all streams that are.
-    pub(crate) connection_send_window: u64,
+    pub connection_send_window: u64,
     /// Bytes of a stream that are taken before they are sent: no more than `send_window`.
-    pub(crate) unsent_window: u64,
+    pub unsent_window: u64,
 }
 
 impl Limits {
     /// The limit of every stream in transport parameters.
-    pub(crate) fn initial_stream_limit(&self) -> u64 {
+    pub fn initial_stream_limit(&self) -> u64 {
         self.first_stream_window.min(self.reserved_stream_window)
     }
+}
+
+/// Limits that the peer sets when a connection begins (RFC 9000 section 18.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Bytes of all streams.
+    pub max_data: u64,
+    /// Bytes of a stream of both directions that this end opens.
+    pub bidi_remote: u64,
+    /// Bytes of a stream of both directions that the peer opens.
+    pub bidi_local: u64,
+    /// Bytes of a stream of one direction.
+    pub uni: u64,
+    /// Streams of both directions.
+    pub max_streams_bidi: u64,
+    /// Streams of one direction.
+    pub max_streams_uni: u64,
+}
+
+/// End of a connection. The client's streams have even numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The end that connects.
+    Client,
+    /// The end that accepts.
+    Server,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +78,7 @@ struct Stream {
 
 /// Streams of one connection.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub struct Streams {
     side: Side,
     limits: Limits,
     map: BTreeMap<u64, Stream>,
@@ -59,7 +86,7 @@ pub(crate) struct Streams {
     opened: [u64; 2],
     may_open: [u64; 2],
     peer_opened: [u64; 2],
-    pub(crate) peer_may_open: [u64; 2],
+    peer_may_open: [u64; 2],
     /// Limits that the peer has been sent.
     peer_told: [u64; 2],
     /// The peer's limits of new streams: of ours, of its own, of one direction.
@@ -68,7 +95,7 @@ pub(crate) struct Streams {
     peer_max_data: u64,
     sent: u64,
     /// This end takes this much, was sent this much, and has read this much.
-    pub(crate) max_data: u64,
+    max_data: u64,
     received: u64,
     read: u64,
     /// Bytes that may come, and that are kept until they are acknowledged.
@@ -77,8 +104,8 @@ pub(crate) struct Streams {
     /// Those with something to send, in turn.
     ready: VecDeque<u64>,
     /// Frames that are to be sent for a stream, or for all.
-    pub(crate) controls: Vec<Control>,
-    pub(crate) events: VecDeque<Event>,
+    controls: Vec<Control>,
+    events: VecDeque<Event>,
 }
 
 fn dir_of(id: u64) -> Dir {
@@ -86,7 +113,8 @@ fn dir_of(id: u64) -> Dir {
 }
 
 impl Streams {
-    pub(crate) fn new(side: Side, limits: Limits) -> Streams {
+    /// The streams of a connection at its beginning.
+    pub fn new(side: Side, limits: Limits) -> Streams {
         Streams {
             side,
             limits,
@@ -110,21 +138,30 @@ impl Streams {
         }
     }
 
-    /// The peer's transport parameters have come.
-    pub(crate) fn set_peer(&mut self, params: &Params) {
-        self.may_open = [params.max_streams_bidi, params.max_streams_uni];
-        self.peer_max_data = params.max_data;
+    /// Takes over the limits that the peer has sent.
+    pub fn set_peer(&mut self, peer: &PeerLimits) {
+        self.may_open = [peer.max_streams_bidi, peer.max_streams_uni];
+        self.peer_max_data = peer.max_data;
         // Of a stream that this end opens, the peer is the remote end.
-        self.peer_initial =
-            [params.stream_data_bidi_remote, params.stream_data_bidi_local, params.stream_data_uni];
+        self.peer_initial = [peer.bidi_remote, peer.bidi_local, peer.uni];
     }
 
     fn is_own(&self, id: u64) -> bool {
         (id & 1 == 0) == (self.side == Side::Client)
     }
 
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Takes the control frames that have become due.
+    pub fn take_controls(&mut self) -> Vec<Control> {
+        std::mem::take(&mut self.controls)
+    }
+
     /// Opens a stream; none if the peer allows no more now.
-    pub(crate) fn open(&mut self, dir: Dir) -> Option<u64> {
+    pub fn open(&mut self, dir: Dir) -> Option<u64> {
         let n = self.opened[dir as usize];
         if n >= self.may_open[dir as usize] {
             return None;
@@ -160,7 +197,10 @@ impl Streams {
     }
 
     /// Takes as much of `data` as there is room for.
-    pub(crate) fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, StreamError> {
+    ///
+    /// # Errors
+    /// The stream is not open, or that half of it has ended.
+    pub fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, StreamError> {
         let Streams { map, limits, send_pool, .. } = self;
         let half = map.get_mut(&id).and_then(|stream| stream.send.as_mut()).ok_or(StreamError::Unknown)?;
         if let Some(code) = half.reset {
@@ -181,7 +221,10 @@ impl Streams {
     }
 
     /// Nothing more will be written.
-    pub(crate) fn finish(&mut self, id: u64) -> Result<(), StreamError> {
+    ///
+    /// # Errors
+    /// The stream is not open, or that half of it has ended.
+    pub fn finish(&mut self, id: u64) -> Result<(), StreamError> {
         let half = self.send_half(id)?;
         if half.fin != Fin::Open || half.reset.is_some() {
             return Err(StreamError::Finished);
@@ -192,7 +235,10 @@ impl Streams {
     }
 
     /// Nothing more will be written, and what was never sent is not.
-    pub(crate) fn truncate(&mut self, id: u64) -> Result<(), StreamError> {
+    ///
+    /// # Errors
+    /// The stream is not open, or that half of it has ended.
+    pub fn truncate(&mut self, id: u64) -> Result<(), StreamError> {
         let half = self.send_half(id)?;
         if half.fin == Fin::Open && half.reset.is_none() {
             half.buffer.truncate();
@@ -202,7 +248,10 @@ impl Streams {
     }
 
     /// Gives the sending half up.
-    pub(crate) fn reset(&mut self, id: u64, code: u64) -> Result<(), StreamError> {
+    ///
+    /// # Errors
+    /// The stream is not open, or that half of it has ended.
+    pub fn reset(&mut self, id: u64, code: u64) -> Result<(), StreamError> {
         let half = self.send_half(id)?;
         if half.reset.is_some() || half.is_over() {
             return Err(StreamError::Finished);
@@ -215,7 +264,10 @@ impl Streams {
     }
 
     /// Wants no more of what comes.
-    pub(crate) fn stop(&mut self, id: u64, code: u64) -> Result<(), StreamError> {
+    ///
+    /// # Errors
+    /// The stream is not open, or that half of it has ended.
+    pub fn stop(&mut self, id: u64, code: u64) -> Result<(), StreamError> {
         let half = self.recv_half(id)?;
         if half.stopped.is_some() || half.is_read {
             return Err(StreamError::Finished);
@@ -236,7 +288,10 @@ impl Streams {
     }
 
     /// Reads what has come in order: bytes, or none at the end of the stream.
-    pub(crate) fn read(&mut self, id: u64, out: &mut [u8]) -> Result<Option<usize>, StreamError> {
+    ///
+    /// # Errors
+    /// The stream is not open, or that half of it has ended.
+    pub fn read(&mut self, id: u64, out: &mut [u8]) -> Result<Option<usize>, StreamError> {
         let Streams { map, limits, receive_pool, controls, .. } = self;
         let half = map.get_mut(&id).and_then(|stream| stream.recv.as_mut()).ok_or(StreamError::Unknown)?;
         if let Some(code) = half.reset {
@@ -334,18 +389,18 @@ impl Streams {
     }
 
     /// Returns true if there are bytes to send that flow control allows.
-    pub(crate) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// Bytes that were written and not sent.
-    pub(crate) fn unsent(&self, id: u64) -> u64 {
+    pub fn unsent(&self, id: u64) -> u64 {
         let half = self.map.get(&id).and_then(|stream| stream.send.as_ref());
         half.map_or(0, |half| half.buffer.waiting())
     }
 
     /// Bytes that wait to be sent, of the streams in the queue, as far as they are kept or would be.
-    pub(crate) fn backlog(&self) -> u64 {
+    pub fn backlog(&self) -> u64 {
         let halves = self.ready.iter().filter_map(|id| self.map.get(id)?.send.as_ref());
         let Limits { send_window, unsent_window, .. } = self.limits;
         // Who found no room has more, which would be kept if it were not for the cache's sake.
@@ -356,12 +411,19 @@ impl Streams {
     }
 
     /// New data that the peer still takes.
-    pub(crate) fn credit(&self) -> u64 {
+    pub fn credit(&self) -> u64 {
         self.peer_max_data - self.sent
     }
 
+    /// Appends a control frame, unless it has become pointless; returns true if it did.
+    pub fn put_control(&mut self, control: Control, out: &mut Vec<u8>) -> bool {
+        let Some((kind, numbers, count)) = self.control(control) else { return false };
+        frame::put(out, kind, &numbers[..count]);
+        true
+    }
+
     /// Numbers of a frame about a stream, if it still makes sense.
-    pub(crate) fn control(&mut self, control: Control) -> Option<(u64, [u64; 3], usize)> {
+    fn control(&mut self, control: Control) -> Option<(u64, [u64; 3], usize)> {
         Some(match control {
             Control::MaxData => (ty::MAX_DATA, [self.max_data, 0, 0], 1),
             Control::DataBlocked => (ty::DATA_BLOCKED, [self.peer_max_data, 0, 0], 1),
@@ -379,7 +441,6 @@ impl Streams {
                 let half = self.recv_half(id).ok().filter(|half| half.final_size.is_none())?;
                 (ty::STOP_SENDING, [id, half.stopped?, 0], 2)
             }
-            _ => return None,
         })
     }
 }

@@ -5,37 +5,44 @@ use std::ops::Range;
 
 /// Numbers as disjoint ranges in ascending order, none touching the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     list: VecDeque<Range<u64>>,
 }
 
 impl Ranges {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns true if the set is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Number of ranges.
-    pub(crate) fn len(&self) -> usize {
+    #[inline]
+    pub fn len(&self) -> usize {
         self.list.len()
     }
 
     /// The lowest range.
-    pub(crate) fn first(&self) -> Option<Range<u64>> {
+    #[inline]
+    pub fn first(&self) -> Option<Range<u64>> {
         self.list.front().cloned()
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Range<u64>> {
+    /// The ranges, ascending.
+    #[inline]
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Range<u64>> {
         self.list.iter()
     }
 
-    pub(crate) fn contains(&self, n: u64) -> bool {
+    /// Returns true if a number is in the set.
+    pub fn contains(&self, n: u64) -> bool {
         let i = self.list.partition_point(|range| range.end <= n);
         self.list.get(i).is_some_and(|range| range.start <= n)
     }
 
     /// Puts a range in; whether anything of it was new.
     #[inline]
-    pub(crate) fn insert(&mut self, range: Range<u64>) -> bool {
+    pub fn insert(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {
             return false;
         }
@@ -70,7 +77,7 @@ impl Ranges {
     }
 
     /// Takes a range out.
-    pub(crate) fn remove(&mut self, range: &Range<u64>) {
+    pub fn remove(&mut self, range: &Range<u64>) {
         let mut i = self.list.partition_point(|own| own.end <= range.start);
         while let Some(own) =
             self.list.get(i).cloned().filter(|own| own.start < range.end && !range.is_empty())
@@ -90,7 +97,8 @@ impl Ranges {
     }
 
     /// Takes everything below `n` out.
-    pub(crate) fn remove_below(&mut self, n: u64) {
+    #[inline]
+    pub fn remove_below(&mut self, n: u64) {
         while let Some(first) = self.list.front_mut().filter(|first| first.start < n) {
             if first.end > n {
                 first.start = n;
@@ -101,12 +109,12 @@ impl Ranges {
     }
 
     /// Takes the lowest range out.
-    pub(crate) fn pop_first(&mut self) -> Option<Range<u64>> {
+    pub fn pop_first(&mut self) -> Option<Range<u64>> {
         self.list.pop_front()
     }
 
     /// Parts of `range` that are not in the set.
-    pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+    pub fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;
         let from = self.list.partition_point(|own| own.end <= range.start);

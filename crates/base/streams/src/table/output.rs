@@ -1,7 +1,6 @@
 //! STREAM frames: what goes into a packet, and what became of it.
 
 use super::*;
-use crate::recovery::sent::Frames;
 
 /// A length field in a packet: two bytes are enough.
 const LENGTH_LEN: usize = 2;
@@ -9,24 +8,24 @@ const LENGTH_LEN: usize = 2;
 impl Streams {
     /// Fills `room` bytes with STREAM frames; `to_end` says that nothing follows in the packet, so that the last frame may do without a
     /// length. Whether there was any.
-    pub(crate) fn put_frames(
+    pub fn put_frames(
         &mut self,
         out: &mut Vec<u8>,
         mut room: usize,
         to_end: bool,
-        frames: &mut Frames,
+        sent: &mut impl FnMut(SentRange),
     ) -> bool {
         let mut any = false;
         while let Some(&id) = self.ready.front() {
             let before = out.len();
-            let Some(sent) = self.put_frame(id, out, room, to_end) else {
+            let Some(range) = self.put_frame(id, out, room, to_end) else {
                 if self.has_work_of(id) {
                     break; // no room for it here
                 }
                 self.dequeue(id);
                 continue;
             };
-            frames.push(sent);
+            sent(range);
             any = true;
             room -= out.len() - before;
             if self.has_work_of(id) {
@@ -54,7 +53,7 @@ impl Streams {
         }
     }
 
-    fn put_frame(&mut self, id: u64, out: &mut Vec<u8>, room: usize, to_end: bool) -> Option<Sent> {
+    fn put_frame(&mut self, id: u64, out: &mut Vec<u8>, room: usize, to_end: bool) -> Option<SentRange> {
         let credit = self.credit();
         let Streams { map, limits, send_pool, .. } = self;
         let half = map.get_mut(&id)?.send.as_mut().filter(|half| half.reset.is_none())?;
@@ -89,14 +88,14 @@ impl Streams {
         }
         let new = half.buffer.unsent() - unsent;
         if new > 0 && half.is_relieved(limits, send_pool) {
-            self.events.push_back(Event::StreamWritable { stream: id });
+            self.events.push_back(Event::Writable { stream: id });
         }
         self.sent += new;
-        Some(Sent::Stream { id, range, fin })
+        Some(SentRange { id, range, fin })
     }
 
     /// Records that a frame has arrived.
-    pub(crate) fn on_acked(&mut self, id: u64, range: Range<u64>, fin: bool) {
+    pub fn on_acked(&mut self, id: u64, range: Range<u64>, fin: bool) {
         let Streams { map, limits, send_pool, .. } = self;
         let Some(half) = map.get_mut(&id).and_then(|stream| stream.send.as_mut()) else { return };
         if half.reset.is_some() {
@@ -108,15 +107,15 @@ impl Streams {
             half.fin = Fin::Acked;
         }
         if half.is_over() {
-            self.events.push_back(Event::StreamFinished { stream: id });
+            self.events.push_back(Event::Finished { stream: id });
             self.retire(id);
         } else if half.is_relieved(limits, send_pool) {
-            self.events.push_back(Event::StreamWritable { stream: id });
+            self.events.push_back(Event::Writable { stream: id });
         }
     }
 
     /// Queues a frame's data again: lost, or to leave on another path as well.
-    pub(crate) fn on_lost(&mut self, id: u64, range: Range<u64>, fin: bool) {
+    pub fn on_lost(&mut self, id: u64, range: Range<u64>, fin: bool) {
         let Ok(half) = self.send_half(id) else { return };
         if half.reset.is_some() {
             return;
@@ -131,7 +130,7 @@ impl Streams {
     }
 
     /// RESET_STREAM has arrived.
-    pub(crate) fn on_reset_acked(&mut self, id: u64) {
+    pub fn on_reset_acked(&mut self, id: u64) {
         if let Ok(half) = self.send_half(id) {
             half.reset_acked = true;
             self.retire(id);

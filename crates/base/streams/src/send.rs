@@ -2,15 +2,15 @@
 //!
 //! A range knows nothing of paths: what one loses, any other may carry.
 
-use super::Limits;
-use super::pages::Pages;
-use super::share::Pool;
-use crate::wire::ranges::Ranges;
+use crate::Limits;
+use crate::pages::Pages;
+use crate::ranges::Ranges;
+use crate::share::Pool;
 use std::ops::Range;
 
 /// Bytes in order that are kept until they are acknowledged. CRYPTO data is sent from one as well.
 #[derive(Debug, Default)]
-pub(crate) struct SendBuffer {
+pub struct SendBuffer {
     pages: Pages,
     /// Everything below is acknowledged.
     base: u64,
@@ -24,18 +24,19 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
-    pub(crate) fn write(&mut self, data: &[u8]) {
+    /// Appends bytes.
+    pub fn write(&mut self, data: &[u8]) {
         self.pages.write(self.end, data);
         self.end += data.len() as u64;
     }
 
     /// Written so far.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.end
     }
 
     /// From here on nothing was sent.
-    pub(crate) fn unsent(&self) -> u64 {
+    pub fn unsent(&self) -> u64 {
         self.unsent
     }
 
@@ -55,21 +56,26 @@ impl SendBuffer {
         limits.send_window.saturating_sub(self.kept()).min(unsent)
     }
 
-    pub(crate) fn is_acked(&self) -> bool {
+    /// Returns true if everything written is acknowledged.
+    #[inline]
+    pub fn is_acked(&self) -> bool {
         self.base == self.end
     }
 
-    pub(crate) fn has_lost(&self) -> bool {
+    /// Returns true if something is to be repeated.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
     /// Returns true if there is something to send with new data up to `limit`.
-    pub(crate) fn has_work(&self, limit: u64) -> bool {
+    #[inline]
+    pub fn has_work(&self, limit: u64) -> bool {
         self.has_lost() || self.unsent < self.end.min(limit)
     }
 
     /// Offset and contiguous length of the next data to send.
-    pub(crate) fn peek(&self, limit: u64) -> (u64, u64) {
+    pub fn peek(&self, limit: u64) -> (u64, u64) {
         match self.lost.first() {
             Some(first) => (first.start, first.end - first.start),
             None => (self.unsent, self.end.min(limit).saturating_sub(self.unsent)),
@@ -77,7 +83,7 @@ impl SendBuffer {
     }
 
     /// Takes what goes next, at most `most` bytes: what was lost first, then what is new, up to `limit`.
-    pub(crate) fn take(&mut self, most: u64, limit: u64) -> Option<Range<u64>> {
+    pub fn take(&mut self, most: u64, limit: u64) -> Option<Range<u64>> {
         if let Some(first) = self.lost.first() {
             let range = first.start..first.end.min(first.start + most);
             self.lost.remove(&range);
@@ -92,11 +98,12 @@ impl SendBuffer {
     }
 
     /// Appends the bytes of a range that [`take`](Self::take) gave.
-    pub(crate) fn copy_to(&self, range: &Range<u64>, out: &mut Vec<u8>) {
+    pub fn copy_to(&self, range: &Range<u64>, out: &mut Vec<u8>) {
         self.pages.copy_to(range.start, (range.end - range.start) as usize, out);
     }
 
-    pub(crate) fn on_acked(&mut self, range: Range<u64>) {
+    /// Records that a range has arrived.
+    pub fn on_acked(&mut self, range: Range<u64>) {
         if range.end <= self.base {
             return;
         }
@@ -117,7 +124,8 @@ impl SendBuffer {
         }
     }
 
-    pub(crate) fn on_lost(&mut self, range: Range<u64>) {
+    /// Queues a range again.
+    pub fn on_lost(&mut self, range: Range<u64>) {
         let range = range.start.max(self.base)..range.end;
         if self.acked.is_empty() {
             self.lost.insert(range);
