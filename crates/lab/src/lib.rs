@@ -25,7 +25,7 @@ mod cpu;
 mod energy;
 pub mod engine;
 mod error;
-mod guards;
+mod guard;
 pub mod guest;
 mod instructions;
 mod measure;

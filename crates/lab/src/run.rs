@@ -2,7 +2,7 @@
 
 mod running;
 
-use crate::guards::{Guards, Tally};
+use crate::guard::{RunGuard, Tally};
 use crate::ports::{PortRecord, Ports};
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
@@ -84,11 +84,12 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     let mut session = session(spec, control, &topology)?;
     let built =
         Built { topology: &topology, ports: &ports, throttles: &mut throttles, session: session.as_mut() };
-    let mut guards = Guards::of(&algorithms, spec.min_paths)?;
-    let observed = transfer(spec, control, built, (&mut guards, &mut record))?;
-    let observed = Observed { asked: guards.tally(&algorithms), ..observed };
+    let mut guard = RunGuard::new(&algorithms, spec.min_paths)?;
+    let observed = transfer(spec, control, built, (&mut guard, &mut record));
+    let asked = guard.end(&algorithms);
+    let observed = Observed { asked, ..observed? };
     // Nothing uses the algorithms any more: the programs have ended.
-    drop((session, ports, topology, guards, algorithms, throttles));
+    drop((session, ports, topology, algorithms, throttles));
     measure::output(spec, &observed)
 }
 
@@ -214,7 +215,7 @@ fn transfer(
     spec: &LabSpec,
     control: &mut Control<'_>,
     built: Built<'_, '_>,
-    (guards, record): (&mut Guards, &mut Record),
+    (guard, record): (&mut RunGuard, &mut Record),
 ) -> Result<Observed, Error> {
     let Built { topology, ports, throttles, mut session } = built;
     let elsewhere = session.as_ref().map(|session| session.host);
@@ -290,7 +291,7 @@ fn transfer(
         }
         sampler.take(micros(elapsed))?;
         // Receivers know which subflows belong together, also those that are closed now.
-        guards.act(|| sampler.ask_now_and_then())?;
+        guard.act(|| sampler.ask_now_and_then())?;
         cpu.update(elapsed);
         energy.update(elapsed);
         instructions.update(elapsed);

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_guard::{Verdict, close};
+use vmcc_guard::{Guard, GuardState, Policy, RequestReaders};
 use vmcc_host::Loaded;
 use vmcc_host::close_requests::CloseRequests;
 use vmcc_lab::{Cc, Control, Error, LabSpec, Programs};
@@ -123,6 +123,7 @@ impl Setting {
         let spec = self.spec();
         let Cc::Registry(params) = spec.flows[0].cc else { panic!("an algorithm of ours") };
         let loaded = Loaded::load(params.algorithm(), &params).unwrap_or_else(|e| panic!("{e}"));
+        let mut guard = Guard::new(RequestReaders::default(), Policy::default(), GuardState::default());
         let requests = CloseRequests::open(&loaded).unwrap().expect("it asks to close paths");
         let (mut opened, mut closed) = (BTreeMap::new(), BTreeMap::new());
         let failures: Vec<String> = thread::scope(|scope| {
@@ -138,8 +139,11 @@ impl Setting {
                     if late || closed.contains_key(&request.token) {
                         continue;
                     }
+                    let before = guard.counts().closed;
+                    guard.enqueue(vec![request], requests.kernel_name());
                     // Its host may just be ending.
-                    if !matches!(close(&request, requests.kernel_name(), 1), Ok(Verdict::Closed)) {
+                    guard.act(&mut drop);
+                    if guard.counts().closed == before {
                         continue;
                     }
                     let opened = opened.get(&request.token).map_or(Duration::ZERO, Instant::elapsed);

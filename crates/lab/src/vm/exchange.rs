@@ -13,7 +13,7 @@
 //! | `N.answer` | the machine | result of the run ([`Answer`]) |
 //! | `quit` | the lab | there are no more runs |
 
-use crate::guards::Tally;
+use crate::guard::Tally;
 use crate::sampler::{Fates, Track};
 use crate::{Error, LabSpec};
 use serde::{Deserialize, Serialize};

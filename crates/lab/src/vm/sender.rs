@@ -5,7 +5,7 @@ use super::exchange::{Answer, GuestReport, Job, QUIT, data_file, place, take};
 use super::sending::{LOOK_AT, SEND_START_TIMEOUT, Sending};
 use super::serving::Serving;
 use crate::Error;
-use crate::guards::Guards;
+use crate::guard::RunGuard;
 use crate::ports::Ports;
 use crate::registry::Record;
 use crate::run::{load, micros, sleep_until_next};
@@ -108,10 +108,11 @@ impl<'a> Run<'a> {
         provide(&own);
         let mut record = Record::claim(None)?;
         let algorithms = load(own.iter())?;
-        let mut guards = Guards::of(&algorithms, self.spec.min_paths)?;
+        let mut guard = RunGuard::new(&algorithms, self.spec.min_paths)?;
         let topology = Topology::inside(&self.spec, self.host, cards, &mut record)?;
-        let seen = self.run(&topology, (&mut guards, &mut record));
-        let seen = seen.map(|seen| GuestReport { asked: guards.tally(&algorithms), ..seen });
+        let seen = self.run(&topology, (&mut guard, &mut record));
+        let asked = guard.end(&algorithms);
+        let seen = seen.map(|seen| GuestReport { asked, ..seen });
         give_back(&topology, self.host, cards);
         self.forget_data();
         seen
@@ -120,7 +121,7 @@ impl<'a> Run<'a> {
     fn run(
         &self,
         topology: &Topology,
-        (guards, record): (&mut Guards, &mut Record),
+        (guard, record): (&mut RunGuard, &mut Record),
     ) -> Result<GuestReport, Error> {
         self.select(topology)?;
         let mut sending = self.flows()?;
@@ -146,7 +147,7 @@ impl<'a> Run<'a> {
                 })
             });
             let ends = (&mut *sending, &mut serving);
-            let sampled = self.sample(sampler, ends, start, topology, (guards, record));
+            let sampled = self.sample(sampler, ends, start, topology, (guard, record));
             ended.store(true, Ordering::Relaxed);
             let noticed = noticing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             noticed.map_err(|e| Error::file("/proc/thread-self/schedstat", e))?;
@@ -269,7 +270,7 @@ impl<'a> Run<'a> {
         (sending, serving): (&mut [Sending<'_>], &mut Serving),
         start: Instant,
         topology: &Topology,
-        (guards, record): (&mut Guards, &mut Record),
+        (guard, record): (&mut RunGuard, &mut Record),
     ) -> Result<crate::sampler::Samples, Error> {
         let limit = self.spec.duration.to_duration() + GRACE_PERIOD;
         let (mut glance, mut seldom, mut over) = (Duration::ZERO, Duration::ZERO, false);
@@ -286,7 +287,7 @@ impl<'a> Run<'a> {
                     sampler.ask_now_and_then()?;
                 }
             }
-            guards.act(|| sampler.ask_now_and_then())?;
+            guard.act(|| sampler.ask_now_and_then())?;
             over = serving.is_over() && sending.iter().all(|one| one.is_over(elapsed));
             if elapsed >= glance {
                 glance = elapsed + ABORT_POLL_INTERVAL;

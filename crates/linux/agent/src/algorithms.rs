@@ -5,7 +5,7 @@ use crate::{Error, daemon, needs_root};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use vmcc_cc::Params;
-use vmcc_guard::Guards;
+use vmcc_guard::RequestReaders;
 use vmcc_host::cpu_steal::{self, CpuSteal};
 use vmcc_host::diag::Subflow;
 use vmcc_host::mptcp::{self, Fallbacks};
@@ -23,16 +23,16 @@ pub struct Request<'a> {
     pub algorithms: &'a [Params],
     /// True if only processes with CAP_NET_ADMIN may choose them.
     pub restricted: bool,
-    /// True if the caller runs their guards, which close the paths that they request to close.
+    /// True if the caller runs a guard, which closes the paths that they request to close.
     pub guarded: bool,
 }
 
-/// Loads what is not up and sets the parameters of what is. All stay up when the process ends; the guards do not, and
-/// without [`Request::guarded`] there are none.
+/// Loads what is not up and sets the parameters of what is. All stay up when the process ends. Returns the readers of requests to
+/// close paths, none without [`Request::guarded`].
 ///
 /// # Errors
 /// One cannot be loaded or kept; if one is refused, none is kept that was not up before.
-pub fn up(request: Request<'_>) -> Result<Guards, Error> {
+pub fn up(request: Request<'_>) -> Result<RequestReaders, Error> {
     needs_root("up: only root can load congestion controls")?;
     // What a killed one left is gone before, and one that starts meanwhile finds what this one did.
     let lock = PinLock::for_pinning()?;
@@ -42,7 +42,11 @@ pub fn up(request: Request<'_>) -> Result<Guards, Error> {
     // All are loaded before any is kept: if one is refused, none stays.
     let load = |params| load(params, &kept, request.guarded);
     let loaded: Vec<Option<Loaded>> = request.algorithms.iter().map(load).collect::<Result<_, _>>()?;
-    let guards = if request.guarded { Guards::open(loaded.iter().flatten())? } else { Guards::default() };
+    let requests = if request.guarded {
+        RequestReaders::open(loaded.iter().flatten())?
+    } else {
+        RequestReaders::default()
+    };
     for one in loaded.into_iter().flatten() {
         one.keep()?;
     }
@@ -51,7 +55,7 @@ pub fn up(request: Request<'_>) -> Result<Guards, Error> {
         let names: Vec<&str> = request.algorithms.iter().map(kernel_name).collect();
         vmcc_host::restrict(&names)?;
     }
-    Ok(guards)
+    Ok(requests)
 }
 
 fn kernel_name(params: &Params) -> &'static str {

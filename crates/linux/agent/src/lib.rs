@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`up`], [`down`], [`status`] | algorithms that stay until they are taken down |
 //! | [`Observer`] | the same and their connections, repeatedly |
-//! | [`Guards`] | closing paths that share a bottleneck, have failed or are useless, by a [`Policy`] |
+//! | [`Guard`] | closing paths that share a bottleneck, have failed or are useless, by a [`Policy`] |
 //! | [`ports`] | serving a port, changing and repairing it, its counters, its end |
 //! | [`daemon`] | reconciling all of it with a file ([`config`]); rollback at its end |
 //! | [`Follower`] | live events |
@@ -29,7 +29,9 @@ pub use closed::ClosedPath;
 pub use connections::{Connection, Observer, Path, Program, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
-pub use vmcc_guard::{Action, CHI, GuardEvent, GuardState, Guards, OMEGA, PathAction, Policy, undo_orphaned};
+pub use vmcc_guard::{
+    Action, CHI, Guard, GuardEvent, GuardState, OMEGA, PathAction, Policy, RequestReaders, undo_orphaned,
+};
 pub use vmcc_host::Lingering;
 pub use vmcc_host::cpu_steal::{CpuSteal, Throttled, Timeouts};
 pub use vmcc_host::diag::EcnFeedback;

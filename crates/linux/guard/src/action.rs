@@ -1,9 +1,19 @@
-//! Actions of the guard on paths, with their reasons.
+//! Events of the guard: actions on paths, with their reasons.
 
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
+use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::diag::Subflow;
+
+/// Event of the guard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GuardEvent {
+    /// It closed a path that an algorithm requested to close.
+    Closed(CloseRequest),
+    /// Any other action.
+    Action(PathAction),
+}
 
 /// Kind of action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -5,31 +5,26 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Guards`] | guards the connections of loaded algorithms by a policy |
-//! | [`judge`] | decision on a request, given the subflows that there are |
-//! | [`close`] | the same, performed at once |
-//! | [`undo_orphaned`] | rollback of what killed guards left |
+//! | `machine` | all decisions, without I/O: requests, subflows, time in; commands and events out |
+//! | [`Guard`] | performs the commands of a machine on this host, and lists what it needs |
+//! | `subflow`, `topology` | operations on subflows and endpoints; hash of a namespace's addresses, interfaces and routes |
+//! | `rollback`, `journal` | temporary changes: recorded before, rolled back at the end or by the next guard ([`undo_orphaned`]) |
+//!
+//! The agent, `vmcc up --guard` and the lab run it.
 
 mod action;
-mod apply;
-mod backoff;
-mod close;
-mod guards;
-mod health;
+mod guard;
 mod journal;
-mod judge;
+mod machine;
 mod policy;
 mod rollback;
-mod scheduler;
 mod state;
 mod subflow;
-#[cfg(test)]
-mod tests;
 mod topology;
 
-pub use action::{Action, PathAction};
-pub use close::{Verdict, close};
-pub use guards::{GuardEvent, Guards, undo_orphaned};
-pub use judge::{Judged, judge};
+pub use action::{Action, GuardEvent, PathAction};
+pub use guard::{Guard, RequestReaders};
+pub use machine::RequestCounts;
 pub use policy::{CHI, OMEGA, Policy};
+pub use rollback::{ReportFn, undo_orphaned};
 pub use state::GuardState;

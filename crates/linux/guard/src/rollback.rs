@@ -1,16 +1,17 @@
 //! Rollback of a guard's temporary changes.
 
-use crate::action::{Action, PathAction};
-use crate::backoff::Backoff;
-use crate::guards::GuardEvent;
+use crate::action::{Action, GuardEvent, PathAction};
+use crate::guard::failed as listing_failed;
 use crate::journal::{Journal, PendingUndo, Undo, recover};
-use crate::scheduler::{ReportFn, list_subflows};
 use crate::subflow::{self, Endpoint, Reopened};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
-use vmcc_host::diag::Subflow;
+use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::{ControlError, namespaces, netns};
+
+/// Callback for events and errors.
+pub type ReportFn<'a> = &'a mut dyn FnMut(Result<GuardEvent, ControlError>);
 
 /// Sets the backup flag of a subflow, after a journal entry. `false`: the kernel manages its paths.
 pub(crate) fn set_backup(journal: &mut Journal, subflow: &Subflow) -> Result<bool, ControlError> {
@@ -36,21 +37,19 @@ pub(crate) fn forget_backup(journal: &mut Journal, subflow: &Subflow) -> Result<
     journal.retain(|pending| pending.undo != backup)
 }
 
-/// Has the kernel open all paths from an address again; the endpoint, which has to go for that and is a backup at first, is on
-/// record until it is as before.
+/// Has the kernel open all paths from an address again; `subflow` stands for them. The endpoint, which is removed for that and added
+/// as a backup at first, is in the journal until it is as before.
 pub(crate) fn renew(
     journal: &mut Journal,
     address: IpAddr,
-    paths: &[Backoff],
+    subflow: &Subflow,
     all: &[Subflow],
 ) -> Result<Reopened, ControlError> {
     let place = netns_cookie()?;
     let reopened = subflow::renew(address, all, &mut |endpoint| {
-        // One pending undo; the first of the paths stands for all.
-        let undo = paths.first().map(|one| endpoint_undo(endpoint, &one.subflow));
-        undo.map_or(Ok(()), |undo| journal.put(PendingUndo { place, undo }))
+        journal.put(PendingUndo { place, undo: endpoint_undo(endpoint, subflow) })
     })?;
-    if reopened == Reopened::Asked {
+    if reopened == Reopened::Requested {
         return Ok(reopened);
     }
     let same = |one: &IpAddr| one.to_canonical() == address.to_canonical();
@@ -93,8 +92,8 @@ pub(crate) fn undo(journal: &mut Journal, which: impl Fn(&PendingUndo) -> bool, 
     }
 }
 
-/// Performs the pending undos of killed guards.
-pub(crate) fn undo_orphaned(say: ReportFn<'_>) {
+/// Performs the pending undos of killed guards: backup flags, and endpoints that were removed to be added again.
+pub fn undo_orphaned(say: ReportFn<'_>) {
     recover(|pending| undo_all(pending, say));
 }
 
@@ -148,7 +147,8 @@ fn undo_one(undo: &Undo, netns: u32) -> Result<Option<PathAction>, ControlError>
     match *undo {
         Undo::Backup { socket } => {
             let is_it = |s: &&Subflow| s.cookie == socket && s.mptcp.is_some_and(|mptcp| mptcp.backup);
-            let all = list_subflows()?;
+            let all =
+                Diag::open().and_then(|mut diag| diag.subflows_and_attempts()).map_err(listing_failed)?;
             let Some(subflow) = all.iter().find(is_it) else { return Ok(None) };
             let reason = "the guard that made it a backup has ended";
             let done = subflow::set_backup(subflow, false)?;

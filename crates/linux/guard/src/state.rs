@@ -1,20 +1,14 @@
 //! State that one guard passes on to the next.
 
-use crate::backoff::Backoffs;
+use crate::machine::Backoffs;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Back-offs of paths. The next guard continues them: a back-off outlives a change of policies.
 pub struct GuardState {
-    began: Instant,
+    /// Origin of their clock.
+    pub(crate) began: Instant,
     pub(crate) backoffs: Backoffs,
-}
-
-impl GuardState {
-    /// Time on the clock of the back-offs.
-    pub(crate) fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
 }
 
 impl Default for GuardState {

@@ -10,8 +10,8 @@ use vmcc_netlink::{PathManager, SubflowEnds};
 /// Outcome of reopening a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reopened {
-    /// The path manager was asked for it.
-    Asked,
+    /// The path manager accepted the request.
+    Requested,
     /// The kernel manages the paths, and has no endpoint of this address for new subflows.
     NoEndpoint,
     /// The kernel manages the paths, and asking it again would close other subflows from this address.
@@ -95,7 +95,7 @@ pub(crate) fn renew(
     going(&endpoint)?;
     let settling = endpoint.with_backup(true);
     manager.remove(&endpoint).and_then(|()| manager.add(&settling)).map_err(refused)?;
-    Ok(Reopened::Asked)
+    Ok(Reopened::Requested)
 }
 
 /// Adds an endpoint that was there, if there is none of its address now; `false` if there is one. One that [`renew`] added
@@ -122,7 +122,7 @@ pub(crate) fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn an_address_is_in_use_however_its_socket_writes_it() {

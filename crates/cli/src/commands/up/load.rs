@@ -7,7 +7,7 @@ use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use vmcc_agent::{Action, CHI, GuardEvent, GuardState, Guards, OMEGA, Policy, Request};
+use vmcc_agent::{Action, CHI, Guard, GuardEvent, GuardState, OMEGA, Policy, Request};
 use vmcc_cc::Params;
 use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::{parameter_table, probe};
@@ -16,7 +16,7 @@ pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Ex
     let request = Request { algorithms: wanted, restricted: options.restricted, guarded: options.guard };
     wanted.iter().filter_map(Params::unheeded).for_each(|why| ui.warn(&why));
     let policy = policy(&options.policy)?;
-    let guards = vmcc_agent::up(request).map_err(|e| agent_failure(&e))?;
+    let requests = vmcc_agent::up(request).map_err(|e| agent_failure(&e))?;
     let names: Vec<&str> = wanted.iter().map(kernel_name).collect();
     let listed: Vec<String> = wanted.iter().map(with_changes).collect();
     if options.guard {
@@ -24,7 +24,7 @@ pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Ex
         interrupt::listen()?;
         ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", listed.join(", ")));
         advise(ui);
-        return Ok(watch(&guards, policy, ui));
+        return Ok(watch(Guard::new(requests, policy, GuardState::default()), ui));
     }
     let parameters: BTreeMap<_, _> = wanted.iter().map(|p| (kernel_name(p), parameter_table(p))).collect();
     ui.answer(&json!({ "up": names, "parameters": parameters }), || {
@@ -59,17 +59,19 @@ fn with_changes(params: &Params) -> String {
     }
 }
 
-fn watch(guards: &Guards, policy: Policy, ui: &Ui) -> Exit {
-    let mut actions = Vec::new();
-    let closed =
-        guards.watch(policy, &mut GuardState::default(), interrupt::flag(), &mut |seen| match seen {
-            Ok(GuardEvent::Closed(request)) => ui.note(&line(&request)),
-            Ok(GuardEvent::Action(path_action)) => {
-                ui.note(&path_action.to_string());
-                actions.push(path_action);
-            }
-            Err(error) => ui.warn(&chain(&error)),
-        });
+fn watch(guard: Guard, ui: &Ui) -> Exit {
+    let (mut closed, mut actions) = (Vec::new(), Vec::new());
+    guard.watch(interrupt::flag(), &mut |seen| match seen {
+        Ok(GuardEvent::Closed(request)) => {
+            ui.note(&line(&request));
+            closed.push(request);
+        }
+        Ok(GuardEvent::Action(path_action)) => {
+            ui.note(&path_action.to_string());
+            actions.push(path_action);
+        }
+        Err(error) => ui.warn(&chain(&error)),
+    });
     let count =
         closed.len() + actions.iter().filter(|path_action| path_action.action == Action::Closed).count();
     ui.answer(&json!({ "closed": closed, "deeds": actions }), || {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use vmcc_cc::Params;
-use vmcc_guard::{GuardEvent, GuardState, Policy};
+use vmcc_guard::{Guard, GuardEvent, GuardState, Policy};
 
 /// A thread that closes paths until this is dropped.
 pub(crate) struct GuardThread {
@@ -19,7 +19,7 @@ pub(crate) struct GuardThread {
 
 impl GuardThread {
     /// Guards algorithms that are up, and goes on with what another one knew.
-    pub(crate) fn start(algorithms: &[Params], policy: Policy, mut state: GuardState) -> Self {
+    pub(crate) fn start(algorithms: &[Params], policy: Policy, state: GuardState) -> Self {
         let of = (algorithms.to_vec(), policy);
         let stop = Arc::new(AtomicBool::new(false));
         let (send, events) = channel();
@@ -29,14 +29,16 @@ impl GuardThread {
             // Whoever listens no longer needs no news.
             let say = |event| drop(send.send(event));
             match up(Request { algorithms: &wanted, restricted: false, guarded: true }) {
-                Ok(guards) => drop(guards.watch(policy, &mut state, &told, &mut |seen| match seen {
+                Ok(requests) => Guard::new(requests, policy, state).watch(&told, &mut |seen| match seen {
                     Ok(GuardEvent::Closed(request)) => say(Event::Closed { request }),
                     Ok(GuardEvent::Action(path_action)) => say(Event::Guard { path_action }),
                     Err(error) => say(problem(error.to_string())),
-                })),
-                Err(error) => say(problem(error.to_string())),
+                }),
+                Err(error) => {
+                    say(problem(error.to_string()));
+                    state
+                }
             }
-            state
         });
         Self { of, stop, thread: Some(thread), events }
     }

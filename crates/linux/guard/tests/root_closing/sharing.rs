@@ -4,7 +4,7 @@ use crate::common::{self, Namespace, Net, Over, Shape, alone, run, shape, transf
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_guard::{Verdict, close};
+use vmcc_guard::{Guard, GuardEvent, GuardState, Policy, RequestReaders};
 use vmcc_host::Loaded;
 use vmcc_host::close_requests::{CloseRequest, CloseRequests};
 use vmcc_host::diag::{Diag, Subflow};
@@ -47,11 +47,19 @@ impl Switched {
     }
 }
 
+fn guard(loaded: &Loaded) -> Guard {
+    Guard::new(RequestReaders::open([loaded]).unwrap(), Policy::default(), GuardState::default())
+}
+
 /// Waits for requests and follows them; returns those that closed a path.
-fn close_requested(requests: &CloseRequests) -> Vec<CloseRequest> {
-    let mut read = requests.poll(Duration::from_millis(200)).unwrap();
-    read.retain(|request| close(request, requests.kernel_name(), 1).unwrap() == Verdict::Closed);
-    read
+fn close_requested(guard: &mut Guard) -> Vec<CloseRequest> {
+    let mut closed = Vec::new();
+    guard.receive(Duration::from_millis(200), &mut |read| drop(read.unwrap()));
+    guard.act(&mut |done| match done.unwrap() {
+        GuardEvent::Closed(request) => closed.push(request),
+        GuardEvent::Action(action) => panic!("{action}"),
+    });
+    closed
 }
 
 /// A guarded transfer, until a path is closed or the time is over; what was closed, and what is left.
@@ -63,7 +71,7 @@ fn guarded(on: &Switched, port: u16, at_most: Duration) -> (Vec<CloseRequest>, V
     let marking = toml::from_str(MARKING).unwrap();
     let _ports: Vec<Port> =
         on.ports.iter().map(|name| Port::attach_in(&on.switch.file(), name, &marking).unwrap()).collect();
-    let requests = CloseRequests::open(&loaded).unwrap().expect("vMCC requests to close paths");
+    let mut guard = guard(&loaded);
     let over = AtomicBool::new(false);
     let end = Instant::now() + at_most;
     std::thread::scope(|scope| {
@@ -81,7 +89,7 @@ fn guarded(on: &Switched, port: u16, at_most: Duration) -> (Vec<CloseRequest>, V
         });
         let mut closed = Vec::new();
         while closed.is_empty() && Instant::now() < end {
-            closed = close_requested(&requests);
+            closed = close_requested(&mut guard);
         }
         over.store(true, Ordering::SeqCst);
         (closed, traffic.join().unwrap())
@@ -134,6 +142,8 @@ fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
         let requests = CloseRequests::open(&loaded).unwrap().expect("vMCC requests to close paths");
         let before = requests.poll(Duration::from_millis(1500)).unwrap();
         assert_eq!(before, [], "detection is off");
+        drop(requests);
+        let mut guard = guard(&loaded);
         // Whatever the counts and round-trip times are, they are alike.
         for (name, value) in
             [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)]
@@ -143,7 +153,7 @@ fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
         loaded.set_params(&params).unwrap();
         let mut closed = Vec::new();
         while closed.is_empty() && started.elapsed() < end {
-            closed = close_requested(&requests);
+            closed = close_requested(&mut guard);
         }
         println!("closed {closed:?} after {:?}", started.elapsed());
         assert_eq!(closed.len(), 1, "{closed:?}");

@@ -1,18 +1,19 @@
-//! Closes paths that an algorithm of the run asks to close, as `vmcc up --guard` does on a host, and counts what became of it.
+//! The guard of a run: the one of `vmcc up --guard`, with its policy, and what became of the algorithms' requests.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use vmcc_guard::{Verdict, close};
-use vmcc_host::Loaded;
-use vmcc_host::close_requests::CloseRequests;
+use vmcc_guard::{Guard, GuardEvent, GuardState, Policy, RequestCounts, RequestReaders};
+use vmcc_host::{ControlError, Loaded};
 
-/// Those of a run. Of an algorithm that somebody else has loaded, that one's guard is responsible: requests are read once.
-pub(crate) struct Guards {
-    guards: Vec<CloseRequests>,
-    /// So many paths of a connection are spared.
-    min_paths: u32,
-    tally: Tally,
+/// Guard of a run's own algorithms. Requests are read once: those of an algorithm that another process has loaded belong to its
+/// guard.
+pub(crate) struct RunGuard {
+    guard: Guard,
+    /// Reason of the first failure.
+    refusal: Option<String>,
+    /// Algorithms whose requests are not ours to read.
+    others: Vec<String>,
 }
 
 /// Results of the algorithms' requests to close paths.
@@ -32,61 +33,61 @@ pub(crate) struct Tally {
     others: Vec<String>,
 }
 
-impl Guards {
-    pub(crate) fn of(algorithms: &[Loaded], min_paths: u32) -> Result<Self, Error> {
+impl RunGuard {
+    /// `min_paths`: the guard's policy of that name; the others have their defaults.
+    pub(crate) fn new(algorithms: &[Loaded], min_paths: u32) -> Result<Self, Error> {
         let (own, others): (Vec<_>, Vec<_>) = algorithms.iter().partition(|loaded| loaded.is_own());
-        let guards = own.into_iter().filter_map(|loaded| CloseRequests::open(loaded).transpose());
-        let guards: Result<Vec<CloseRequests>, _> = guards.collect();
+        let requests = RequestReaders::open(own).map_err(|e| Error::reading(READING, &e))?;
+        let policy = Policy { min_paths, ..Policy::default() };
+        let guard = Guard::new(requests, policy, GuardState::default());
         let others = others.into_iter().filter(|loaded| loaded.algorithm().info().detects);
         let others = others.map(|loaded| loaded.kernel_name().to_owned()).collect();
-        let tally = Tally { others, ..Tally::default() };
-        guards.map(|guards| Self { guards, min_paths, tally }).map_err(|e| Error::reading(READING, &e))
+        Ok(Self { guard, refusal: None, others })
     }
 
-    /// Does what was asked for since the last time. `look` comes before that: what is closed must have been seen, however short its
-    /// life was.
+    /// Performs what is due. `look` comes before that: a path that is closed must have been sampled, however short its life was.
     pub(crate) fn act(&mut self, look: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-        let mut asked = Vec::new();
-        for guard in &self.guards {
-            let requests = guard.poll(Duration::ZERO).map_err(|e| Error::reading(READING, &e))?;
-            asked.extend(requests.into_iter().map(|request| (guard.kernel_name(), request)));
+        let mut unreadable = None;
+        self.guard.receive(Duration::ZERO, &mut |read| unreadable = read.err());
+        if let Some(error) = unreadable {
+            return Err(Error::reading(READING, &error));
         }
-        if asked.is_empty() {
+        if !self.guard.is_due() {
             return Ok(());
         }
         look()?;
-        for (algorithm, request) in asked {
-            // One path that cannot be closed is no reason to end the run: it says so when it is over.
-            self.tally.count(close(&request, algorithm, self.min_paths));
-        }
+        self.guard.act(&mut |done| note(&mut self.refusal, done));
         Ok(())
     }
 
-    /// Results of all requests so far.
-    pub(crate) fn tally(&self, algorithms: &[Loaded]) -> Tally {
+    /// Ends the guard; results of all requests.
+    pub(crate) fn end(mut self, algorithms: &[Loaded]) -> Tally {
         let own = algorithms.iter().filter(|loaded| loaded.is_own());
         let lost = own.map(|loaded| loaded.shortage().requests_lost).sum();
-        Tally { lost, ..self.tally.clone() }
+        let counts = self.guard.counts();
+        self.guard.end(&mut |done| note(&mut self.refusal, done));
+        Tally { lost, refusal: self.refusal, others: self.others, ..Tally::from(counts) }
+    }
+}
+
+/// One path that cannot be closed is no reason to end the run: a warning says so when it is over.
+fn note(refusal: &mut Option<String>, done: Result<GuardEvent, ControlError>) {
+    if let Err(error) = done {
+        refusal.get_or_insert_with(|| vmcc_engine::chain(&error));
+    }
+}
+
+impl From<RequestCounts> for Tally {
+    /// Retained paths are as the scenario asks, and no result to warn of.
+    fn from(counts: RequestCounts) -> Self {
+        let RequestCounts { closed, gone, nothing_to_keep, failed, pending, .. } = counts;
+        Self { closed, gone, nothing_to_keep: nothing_to_keep + pending, refused: failed, ..Self::default() }
     }
 }
 
 const READING: &str = "reading what algorithms ask to close";
 
 impl Tally {
-    fn count(&mut self, verdict: Result<Verdict, impl std::error::Error + 'static>) {
-        match verdict {
-            Ok(Verdict::Closed) => self.closed += 1,
-            Ok(Verdict::Gone) => self.gone += 1,
-            Ok(Verdict::NothingToKeep) => self.nothing_to_keep += 1,
-            // As was asked for.
-            Ok(Verdict::Retained) => {}
-            Err(error) => {
-                self.refused += 1;
-                self.refusal.get_or_insert_with(|| vmcc_engine::chain(&error));
-            }
-        }
-    }
-
     /// Warnings for readers of the run's figures. `at`: the virtual machine in which the algorithms ran, if it was one.
     pub(crate) fn warnings(&self, at: Option<&str>) -> Vec<String> {
         let whose = at.map_or(String::new(), |host| format!("virtual machine {host}: "));
@@ -120,26 +121,19 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
-
-    fn refusal() -> io::Error {
-        io::Error::from_raw_os_error(nix::libc::EPERM)
-    }
 
     #[test]
-    fn a_run_says_which_requests_were_not_followed_and_why() {
-        let mut tally = Tally::default();
-        tally.count(Ok::<_, io::Error>(Verdict::Closed));
-        assert_eq!(tally.warnings(None), Vec::<String>::new(), "nothing to say of what was done");
-        for verdict in [Ok(Verdict::Gone), Ok(Verdict::NothingToKeep), Err(refusal()), Err(refusal())] {
-            tally.count(verdict);
-        }
-        tally.lost = 3;
-        let said = tally.warnings(None).join("\n");
-        assert!(said.contains("of 8 requests") && said.contains("7 were not followed"), "{said}");
+    fn run_warns_of_requests_that_were_not_followed() {
+        let followed = Tally::from(RequestCounts { closed: 1, retained: 5, ..RequestCounts::default() });
+        assert_eq!(followed.warnings(None), Vec::<String>::new());
+        let counts =
+            RequestCounts { closed: 1, gone: 1, nothing_to_keep: 1, retained: 5, failed: 2, pending: 1 };
+        let refusal = Some("Operation not permitted".to_owned());
+        let said = Tally { lost: 3, refusal, ..Tally::from(counts) }.warnings(None).join("\n");
+        assert!(said.contains("of 9 requests") && said.contains("8 were not followed"), "{said}");
         for why in [
             "1: the path had ended",
-            "1: the one to be kept",
+            "2: the one to be kept",
             "2: Operation not permitted",
             "3: it was one of",
         ] {

@@ -1,7 +1,8 @@
-use crate::apply::survives;
-use crate::backoff::{Backoff, BackoffState, Backoffs, Seen};
-use crate::health::{Finding, PathHealth};
-use crate::judge::{Judged, judge};
+mod visits;
+
+use super::backoff::{Backoff, BackoffState, Backoffs, Seen};
+use super::health::{Finding, PathHealth};
+use super::judge::{Judged, judge};
 use crate::policy::Policy;
 use std::time::Duration;
 use vmcc_host::close_requests::CloseRequest;
@@ -263,18 +264,6 @@ fn path_with_other_active_connections_does_not_fail() {
     let elsewhere = Subflow { remote: "10.0.9.9:200".parse().unwrap(), ..plain.clone() };
     assert!(of(heard(1, &elsewhere), 2) > 0, "between other addresses");
     assert!(of(Subflow { established: false, ..heard(1, &plain) }, 2) > 0, "a handshake");
-}
-
-#[test]
-fn dry_run_keeps_the_last_path() {
-    let all = [subflow(1, 5), subflow(2, 5)];
-    let none_given_up = |_: &Subflow| false;
-    assert!(survives(&all[0], &all, none_given_up) && survives(&all[1], &all, none_given_up));
-    assert!(!survives(&all[0], &all, |s| s.cookie == all[1].cookie), "a dry run");
-    assert!(!survives(&all[0], &all[..1], none_given_up), "a lone one");
-    assert!(!survives(&subflow(3, 5), &all, none_given_up), "it has gone by itself");
-    let lost = Subflow { ca_state: CaState::Loss, ..subflow(2, 5) };
-    assert!(!survives(&all[0], &[all[0].clone(), lost], none_given_up), "the other one waits for a timeout");
 }
 
 /// Request to close `close`, given by its cookie, and to keep `keep`.

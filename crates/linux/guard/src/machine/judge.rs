@@ -14,7 +14,7 @@ use vmcc_multipath::may_suppress;
 
 /// Decision on a request, at this moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judged {
+pub(super) enum Judged {
     /// This subflow is meant, and enough others are in use.
     Close(Box<Subflow>),
     /// There is no such path (any more).
@@ -28,7 +28,7 @@ pub enum Judged {
 /// Decides on a request, given the subflows of its network namespace.
 ///
 /// A subflow is closed only if at least `min_paths` others are in use. `given_up` is true for a subflow that will not stay.
-pub fn judge(
+pub(super) fn judge(
     request: &CloseRequest,
     all: &[Subflow],
     kernel_name: &str,
