@@ -15,7 +15,7 @@ use vmcc_host::close_requests::{CloseRequest, CloseRequests};
 use vmcc_host::diag::{Diag, DiagError, Subflow};
 use vmcc_host::{ControlError, Loaded, netns};
 
-/// Interval at which [`Guard::watch`] checks whether to stop.
+/// Interval at which [`Guard::watch`] checks `stop`.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Readers of the requests of loaded algorithms, for one guard.

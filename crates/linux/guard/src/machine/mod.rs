@@ -71,7 +71,7 @@ struct PendingRequest {
     until: Option<Duration>,
 }
 
-/// What a namespace that is gone leaves.
+/// Remains of a namespace that is gone.
 pub(crate) struct Dropped {
     /// True if a request of it had not been examined.
     pub(crate) had_request: bool,
