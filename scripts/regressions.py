@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "target" / "regressions"
 # Dependencies with the features that scripts/test.sh builds them with, so that they are compiled once.
 WORKSPACE = ["--workspace", "--features", "vmcc/kernel,vmcc/root-tests,vmcc-lab/root-tests"]
-# Names of targets that several packages have; selected in the workspace, they would all be built.
-COMMON_TARGETS = ("it", "lib")
+# Targets whose packages need none of these features; selected in the workspace, those of all packages would be built.
+PORTABLE_TARGETS = ("it", "lib")
 PRIVATE_RECORDS = "mount -t tmpfs -o mode=755 none /run && mount -t bpf none /sys/fs/bpf && exec \"$@\""
 TEST_TIMEOUT_S = 600
 BUSY_LOOPS = 2
@@ -46,13 +46,14 @@ def locate(tree, suffix):
 def build(tree, entry):
     """Builds the test's program; its path and the folder to start it in, or None if it does not compile."""
     target = ["--lib"] if entry["target"] == "lib" else ["--test", entry["target"]]
-    selection = ["-p", entry["package"]] if entry["target"] in COMMON_TARGETS else WORKSPACE
+    selection = ["-p", entry["package"]] if entry["target"] in PORTABLE_TARGETS else WORKSPACE
     command = ["cargo", "test", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]
     made = subprocess.run([*command, *selection, *target], cwd=tree, stdout=subprocess.PIPE, text=True)
     if made.returncode:
         return None
     messages = (json.loads(line) for line in made.stdout.splitlines() if line.startswith("{"))
-    programs = [m for m in messages if m.get("executable") and m["profile"]["test"]]
+    own = "#" + entry["package"] + "@"
+    programs = [m for m in messages if m.get("executable") and m["profile"]["test"] and own in m["package_id"]]
     return (programs[-1]["executable"], Path(programs[-1]["manifest_path"]).parent) if programs else None
 
 

@@ -73,7 +73,7 @@ stage_clippy() {
 	[ -n "$RUSTC_WORKSPACE_WRAPPER" ] || cannot "no Clippy; run: scripts/setup.sh test" || return
 	heard_nothing cargo build --locked --all-targets || status=1
 	heard_nothing "${examples[@]}" || status=1
-	heard_nothing build_tests || status=1
+	heard_nothing "${compile_tests[@]}" || status=1
 	return $status
 }
 
@@ -97,7 +97,7 @@ stage_portable() {
 	fi
 	compiled_once && build_portable || return
 	# The program itself is what the next build replaces.
-	grep '/crates/cli[[:space:]]' "$logs/portable-binaries" >"$logs/list-portable"
+	grep '/crates/cli[[:space:]]' "$logs/portable-tests" >"$logs/list-portable"
 	portably run_together "$logs/list-portable" &&
 		portably "${unprivileged[@]}" cargo test --locked --doc
 }
@@ -105,16 +105,16 @@ stage_portable() {
 # The tests that start no program of ours.
 stage_libraries() {
 	build_portable &&
-		grep -v '/crates/cli[[:space:]]' "$logs/portable-binaries" >"$logs/list-libraries" &&
+		grep -v '/crates/cli[[:space:]]' "$logs/portable-tests" >"$logs/list-libraries" &&
 		portably run_together "$logs/list-libraries"
 }
 
-# Builds the tests of the default members once and lists them in $logs/portable-binaries.
+# Builds the tests of the default members once and lists them in $logs/portable-tests.
 build_portable() {
-	local list=$logs/portable-binaries
+	local list=$logs/portable-tests
 	[ -e "$list" ] || {
-		rm -f "$logs/binaries"
-		portably programs_of "$list" "${unprivileged[@]}" cargo test --locked --no-run
+		rm -f "$logs/tests"
+		portably tests_of "$list" "${unprivileged[@]}" cargo test --locked --no-run
 	}
 }
 
@@ -155,41 +155,42 @@ unprivileged=()
 
 # Not again what `portable` has run and has no kernel code.
 stage_kernel() {
-	build_binaries &&
-		grep -E '/crates/(agent|cli|host|lab|netlink)[[:space:]]' "$logs/binaries" |
-		grep -vE '/(parquet|report|interrupt|copy|proxy)-[^/]*$' >"$logs/list-kernel" &&
-		threads=2 run_together "$logs/list-kernel" --skip root_ --skip guest_ --skip timeless_
-}
-
-# The names of the test targets of crates with kernel code.
-kernel_targets() {
-	printf '%s\n' crates/{agent,cli,host,lab}/tests/*.rs | sed 's|.*/||; s|\.rs$||'
+	build_tests &&
+		grep -E '/crates/(cli|lab|linux/[a-z]+)[[:space:]]' "$logs/tests" |
+		grep -vE '[[:space:]](it::(parquet|report|interrupt|copy|proxy)::|([^[:space:]]*::)?(root|guest|timeless|on_linux)_)[^[:space:]]*$' \
+			>"$logs/list-kernel" &&
+		threads=2 run_together "$logs/list-kernel"
 }
 
 # What some tests start: `cargo test` leaves out examples where targets are named, or builds them as tests.
 examples=(cargo build --locked --workspace "${kernel_features[@]}" --example two_paths)
 build_examples() { "${examples[@]}"; }
 
-# The tests of every crate with kernel code, and of the libraries.
+# Builds the tests of every crate, with kernel code, once and lists them in $logs/tests.
 build_tests() {
-	local targets=()
-	mapfile -t targets < <(kernel_targets | sed 's/^/--test=/')
-	cargo test --locked --no-run --workspace "${kernel_features[@]}" --lib --bin vmcc "${targets[@]}" "$@"
+	[ -e "$logs/tests" ] || { build_examples && tests_of "$logs/tests" "${compile_tests[@]}"; }
 }
+compile_tests=(cargo test --locked --no-run --workspace "${kernel_features[@]}" --tests)
 
-# Builds the tests once and lists them in $logs/binaries.
-build_binaries() {
-	[ -e "$logs/binaries" ] || { build_examples && programs_of "$logs/binaries" build_tests; }
-}
-
-programs_of() { # programs_of LIST COMMAND...: of cargo; writes what tests it built: folder and program, a line each
+# Writes what tests cargo built, a line each: folder, program, what runs in a process of its own, the test's name. That is a
+# library's tests, or a module of the other programs, whose tests change what a process has but one of.
+tests_of() { # tests_of LIST COMMAND...: of cargo
 	local list=$1
 	shift
 	"$@" --message-format json-render-diagnostics | python3 -c '
-import json, os, sys
+import json, os, subprocess, sys
 for message in map(json.loads, sys.stdin):
-    if message.get("executable") and message["profile"]["test"]:
-        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")' >"$list.building" || return
+    if not (message.get("executable") and message["profile"]["test"]):
+        continue
+    program, folder, target = message["executable"], os.path.dirname(message["manifest_path"]), message["target"]
+    listed = subprocess.run([program, "--list", "--format", "terse"], check=True, capture_output=True, text=True).stdout
+    rows = []
+    for name in (line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")):
+        module = name.rpartition("::")[0] if target["kind"] == ["test"] else ""
+        own = [target["name"], *module.removeprefix(target["name"] + "::").split("::")] if module else [target["name"]]
+        rows.append((os.path.basename(folder) + "/" + "::".join(own), name))
+    for own, name in sorted(rows):
+        print(folder, program, own, name, sep="\t")' >"$list.building" || return
 	mv "$list.building" "$list"
 }
 
@@ -197,38 +198,45 @@ for message in map(json.loads, sys.stdin):
 wrapper=()
 threads=1
 
-run_binaries() { # run_binaries LIST ARGUMENTS...: one program at a time; the arguments are libtest's
-	local list=$1 dir binary status begin used failed=0 TIMEFORMAT='%U %S'
+run_tests() { # run_tests LIST [ARGUMENTS...]: one process at a time; the arguments are libtest's
+	local list=$1 dir binary process tests status begin used failed=0 TIMEFORMAT='%U %S'
 	shift
-	while IFS=$'\t' read -r dir binary; do
-		printf '\n     Running %s\n' "${binary##*/}"
+	while IFS=$'\t' read -r dir binary process tests; do
+		printf '\n     Running %s\n' "$process"
 		begin=$SECONDS
-		used=$({ time (cd "$dir" && "${wrapper[@]}" "$binary" --test-threads="$threads" "$@" </dev/null >&3 2>&4 3>&- 4>&-); } 2>&1)
+		# Names of tests have no spaces.
+		# shellcheck disable=SC2086
+		used=$({ time (cd "$dir" && "${wrapper[@]}" "$binary" --test-threads="$threads" "$@" --exact $tests </dev/null >&3 2>&4 3>&- 4>&-); } 2>&1)
 		status=$?
-		awk -v used="${used##*$'\n'}" -v took="$((SECONDS - begin))" -v name="${binary##*/}" \
+		awk -v used="${used##*$'\n'}" -v took="$((SECONDS - begin))" -v name="$process" \
 			'BEGIN { split(used, s, " "); printf "%d s of CPU in %d s: %s\n", s[1] + s[2], took, name }' >>"$logs/durations"
-		[ $status = 0 ] || { failed=1 && echo "error: ${binary##*/} failed with code $status"; }
-		[ $status -lt 128 ] || echo "error: ${binary##*/} was ended (signal: $((status - 128)))"
-	done <"$list" 3>&1 4>&2
+		[ $status = 0 ] || { failed=1 && echo "error: $process failed with code $status"; }
+		[ $status -lt 128 ] || echo "error: $process was ended (signal: $((status - 128)))"
+	done < <(processes "$list") 3>&1 4>&2
 	return $failed
 }
 
-# For tests that only compute, or wait: as many programs at once as there are cores, each into a log of its own.
-run_together() { # run_together LIST ARGUMENTS...: as run_binaries
-	local list=$1 line status=0 count=0
+processes() { # processes LIST: a line for each process, with the names of its tests at the end
+	awk -F '\t' '$3 != own { printf "%s%s\t%s\t%s\t", end, $1, $2, $3; own = $3; end = "\n" }
+		{ printf "%s ", $4 } END { printf "%s", end }' "$1"
+}
+
+# For tests that only compute, or wait: as many processes at once as there are cores, each into a log of its own.
+run_together() { # run_together LIST ARGUMENTS...: as run_tests
+	local list=$1 own status=0 count=0
 	shift
-	while read -r line; do
+	while read -r own; do
 		[ "$count" -lt "$(nproc)" ] || wait -n || status=1
-		printf '%s\n' "$line" >"$list.$count"
-		run_binaries "$list.$count" "$@" &>"$list.$count.log" &
+		awk -F '\t' -v own="$own" '$3 == own' "$list" >"$list.$count"
+		run_tests "$list.$count" "$@" &>"$list.$count.log" &
 		count=$((count + 1))
-	done <"$list"
-	for line in $(seq "$(($(nproc) < count ? $(nproc) : count))"); do wait -n || status=1; done
+	done < <(cut -f 3 "$list" | uniq)
+	for own in $(seq "$(($(nproc) < count ? $(nproc) : count))"); do wait -n || status=1; done
 	[ "$count" = 0 ] || cat "$list".*.log
 	return $status
 }
 
-# The tests that failed, from logs of `run_binaries`: the list that libtest ends with (a test may print another before), or
+# The tests that failed, from logs of `run_tests`: the list that libtest ends with (a test may print another before), or
 # "?" for a program that failed and listed none.
 failed_tests() { # failed_tests LOG...
 	awk '/^failures:$/ { delete name; listing = 1 } /^test result/ { listing = 0 }
@@ -237,21 +245,20 @@ failed_tests() { # failed_tests LOG...
 		/^     Running / { delete name; listing = 0 }' "$@" | sort -u
 }
 
-some_ran() { # some_ran LOG PREFIX
-	grep -qE '^running [1-9][0-9]* test' "$1" || {
-		echo "error: there is no test called $2..."
+# The listed tests whose names have PREFIX: its tier.
+tier() { # tier PREFIX [LIST]
+	grep -E "[[:space:]]([^[:space:]]*::)?$1[^[:space:]:]*\$" "${2:-$logs/tests}" || {
+		echo "error: there is no test called $1..." >&2
 		return 1
 	}
 }
 
-# Runs the tests whose names have PREFIX; what failed is tried once more by itself, because machines are shared and these
-# tests are about what a machine carries. The summary names it.
-run_twice() { # run_twice PREFIX LIST [RUN]: RUN is run_binaries or run_together
-	local prefix=$1 list=$2 log=$2.first failed
-	if "${3:-run_binaries}" "$list" "$prefix" 2>&1 | tee "$log"; [ "${PIPESTATUS[0]}" = 0 ]; then
-		some_ran "$log" "$prefix"
-		return
-	fi
+# Runs tests; what failed is tried once more by itself, because machines are shared and these tests are about what a machine
+# carries. The summary names it.
+run_twice() { # run_twice LIST [RUN]: RUN is run_tests or run_together
+	local list=$1 log=$1.first failed
+	"${2:-run_tests}" "$list" 2>&1 | tee "$log"
+	[ "${PIPESTATUS[0]}" != 0 ] || return 0
 	mapfile -t failed < <(failed_tests "$log")
 	# A test took its process down, or it is no accident.
 	if [ ${#failed[@]} = 0 ] || [ ${#failed[@]} -gt 4 ] || is_one_of "?" "${failed[@]}" ||
@@ -259,7 +266,8 @@ run_twice() { # run_twice PREFIX LIST [RUN]: RUN is run_binaries or run_together
 		return 1
 	fi
 	echo "once more, each by itself: ${failed[*]}"
-	threads=1 run_binaries "$list" --exact "${failed[@]}" 2>&1 | tee "$log.again"
+	grep -E "[[:space:]]($(IFS='|' && echo "${failed[*]}"))\$" "$list" >"$list-again"
+	threads=1 run_tests "$list-again" 2>&1 | tee "$log.again"
 	[ "${PIPESTATUS[0]}" = 0 ] || return 1
 	# A guest's own tests are counted inside of one of ours.
 	[ "$(awk '/^test result: ok/ { n += $4 } END { print n + 0 }' "$log.again")" -ge ${#failed[@]} ] || return 1
@@ -280,32 +288,32 @@ stage_root() {
 	local reason
 	reason=$(why_not_on_this_kernel)
 	[ -z "$reason" ] || { cannot "$reason" || return; }
-	build_binaries || return
+	build_tests && tier root_ >"$logs/list-root" || return
 	# Mostly they wait for packets: so two at a time, one of each kind.
-	run_ports &>"$logs/ports" &
+	run_private &>"$logs/private" &
 	run_algorithms
 	local status=$?
 	wait $! || status=1
-	cat "$logs/ports"
+	cat "$logs/private"
 	return $status
 }
 
-# Programs whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
-of_ports='/root_(port|mark|bad_input|copy|relay|window)[-_][^/]*$'
-# Programs about what an agent keeps in the kernel, says of it and closes; and about what others leave there.
-of_agents='/(churn|replay|root_(agent|cleanup|deb|guard|keep|prometheus|top|tutorial))[-_][^/]*$'
+# Modules whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
+of_private='/root::private::|/root_port'
+# Modules about what an agent keeps in the kernel, says of it and closes; and about what others leave there.
+of_agents='/root::agents::|/(churn|replay)[[:space:]]'
 
-run_ports() {
+run_private() {
 	# Ports of so low rates that several are filled at once.
 	local threads=3
 	# shellcheck disable=SC2016
 	local wrapper=(unshare --mount sh -c 'mount -t tmpfs -o mode=755 none /run && mount -t bpf none /sys/fs/bpf && exec "$@"' sh)
-	grep -E "$of_ports" "$logs/binaries" >"$logs/list-ports" && run_twice root_ "$logs/list-ports"
+	grep -E "$of_private" "$logs/list-root" >"$logs/list-private" && run_twice "$logs/list-private"
 }
 
 # One at a time: they share the kernel's list of algorithms, and measure what it carries.
 run_algorithms() {
-	grep -vE "$of_ports|$of_agents" "$logs/binaries" >"$logs/list-algorithms" && run_twice root_ "$logs/list-algorithms"
+	grep -vE "$of_private|$of_agents" "$logs/list-root" >"$logs/list-algorithms" && run_twice "$logs/list-algorithms"
 }
 
 # In turns with what else has algorithms in the kernel's list at that time.
@@ -313,39 +321,32 @@ stage_agents() {
 	local reason wrapper=(flock "$logs/algorithms")
 	reason=$(why_not_on_this_kernel)
 	[ -z "$reason" ] || { cannot "$reason" || return; }
-	build_binaries && grep -E "$of_agents" "$logs/binaries" >"$logs/list-agents" && run_twice root_ "$logs/list-agents"
+	build_tests && tier root_ | grep -E "$of_agents" >"$logs/list-agents" && run_twice "$logs/list-agents"
 }
 
 # Guests with the host's clock: one at a time, each wants every core. A VM on taps meets the host's algorithms.
 stage_guests() {
-	local list=$logs/list-guest_ status=0 wrapper=()
-	list_guests guest_ || return
-	grep -v /guest_taps- "$list" >"$list-alone"
-	grep /guest_taps- "$list" >"$list-in-turn"
-	run_twice guest_ "$list-alone" || status=1
+	local list=$logs/list-guests status=0 wrapper=()
+	build_tests && tier guest_ >"$list" || return
+	grep -v /guest::taps "$list" >"$list-alone"
+	grep /guest::taps "$list" >"$list-in-turn"
+	run_twice "$list-alone" || status=1
 	wrapper=(flock "$logs/algorithms")
-	run_twice guest_ "$list-in-turn" || status=1
+	run_twice "$list-in-turn" || status=1
 	return $status
 }
 
 # Guests that measure no time, or have a clock of instructions: they need one core each and no hurry. The longest first, or
 # one would be left at the end, alone.
 stage_timeless() {
-	local list=$logs/list-timeless_ longest='/guest_(boot|netem|reductions|turns)-[^/]*$'
-	list_guests timeless_ && { grep -E "$longest" "$list" && grep -vE "$longest" "$list"; } >"$list-ordered" &&
-		run_twice timeless_ "$list-ordered" run_together
-}
-
-list_guests() { # list_guests PREFIX
-	build_binaries && grep -E '/guest_[^/]*$' "$logs/binaries" >"$logs/list-$1"
+	local list=$logs/list-timeless longest='/guest::(boot|netem|reductions|turns)[[:space:]]'
+	build_tests && tier timeless_ >"$list" && { grep -E "$longest" "$list" && grep -vE "$longest" "$list"; } >"$list-ordered" &&
+		run_twice "$list-ordered" run_together
 }
 
 # The kernels between the oldest and the newest, and the long comparisons.
 stage_more-guests() {
-	local log=$logs/on_linux_.first
-	list_guests on_linux_ || return
-	run_binaries "$logs/list-on_linux_" --ignored on_linux_ 2>&1 | tee "$log"
-	[ "${PIPESTATUS[0]}" = 0 ] && some_ran "$log" on_linux_
+	build_tests && tier on_linux_ >"$logs/list-more-guests" && run_tests "$logs/list-more-guests" --ignored
 }
 
 stage_release() { cargo build --locked --release -p vmcc --features kernel; }
@@ -353,7 +354,7 @@ stage_release() { cargo build --locked --release -p vmcc --features kernel; }
 # Exit code 1 is a claim that failed. They are about what this machine carries, and it may have been busy for a moment.
 stage_demo() {
 	local status
-	build_binaries || return
+	build_tests || return
 	# Agents may still have theirs in the kernel's list of algorithms.
 	flock "$logs/algorithms" "$vmcc" demo
 	status=$?
@@ -364,7 +365,7 @@ stage_demo() {
 
 # The host's own kernel is the root stage's: root_kernel_check. A guest that gets hardly any processor time may break off.
 stage_matrix() {
-	build_binaries || return
+	build_tests || return
 	VMCC=$vmcc scripts/kernel-matrix.sh 6.1 newest && return
 	echo "once more: a check failed"
 	VMCC=$vmcc scripts/kernel-matrix.sh 6.1 newest
@@ -438,7 +439,7 @@ begin_background() {
 	[ ${#background[@]} != 0 ] || return 0
 	# Before, so that they do not wait for each other's lock. What is wrong is heard by each that needs it.
 	! is_one_of libraries "${background[@]}" || build_portable >/dev/null
-	build_binaries >/dev/null
+	build_tests >/dev/null
 	(
 		chrt --idle --pid 0 "$BASHPID"
 		run_lane "${computing[@]}" &
@@ -478,7 +479,7 @@ printf '\n================ summary ================\n'
 printf '%s\n' "${summary[@]}"
 printf '=========================================\n'
 [ ! -e "$logs/second-try" ] || printf 'passed at the second try: %s\n' "$(tr '\n' ' ' <"$logs/second-try")"
-[ ! -e "$logs/durations" ] || printf 'what costs most: %s\n' "$(sort -rn "$logs/durations" | sed 's/-[0-9a-f]*$//' | head -n 24 | paste -sd , | sed 's/,/, /g')"
+[ ! -e "$logs/durations" ] || printf 'what costs most: %s\n' "$(sort -rn "$logs/durations" | head -n 24 | paste -sd , | sed 's/,/, /g')"
 # More than 2 % of all tests say that this machine cannot run them.
 if [ -e "$VMCC_INCONCLUSIVE" ]; then
 	ran=$(cat "${stages[@]/#/$logs/}" 2>/dev/null | grep -cE '^test .* ok$')

@@ -1,4 +1,6 @@
-//! Verdicts about a program that is measured on a shared machine.
+//! What tests of several crates share.
+//!
+//! # Verdicts on a shared machine
 //!
 //! A rate that a test measures depends on what else the machine does. [`judge`] tells the two apart by a control: something
 //! simpler on the same path, whose nominal result is known. A failed verdict counts only if the control reached its share
@@ -15,6 +17,14 @@
 
 pub mod allocations;
 pub mod damage;
+#[cfg(target_os = "linux")]
+pub mod netns;
+#[cfg(target_os = "linux")]
+pub mod paths;
+#[cfg(target_os = "linux")]
+pub mod port;
+#[cfg(target_os = "linux")]
+pub mod terminal;
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &[&str]); 9] = [
     ("sim", &["base", "cc", "quic", "experiment"]),
     ("lab", &["base", "cc", "quic", "linux", "experiment"]),
     ("cli", &["base", "cc", "quic", "linux", "experiment", "sim", "lab"]),
-    ("testkit", &[]),
+    ("testkit", &["base", "linux"]),
 ];
 
 fn crates() -> PathBuf {
@@ -48,9 +48,10 @@ fn name(manifest: &Table) -> &str {
 
 /// The dependencies of a crate that are crates of this workspace; not those of its tests.
 fn dependencies(manifest: &Table) -> BTreeSet<&str> {
-    let normal = manifest.get("dependencies").and_then(Value::as_table);
-    normal
-        .into_iter()
+    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
+    let tables = targets.filter_map(|target| target.get("dependencies")).chain(manifest.get("dependencies"));
+    tables
+        .filter_map(Value::as_table)
         .flat_map(Table::keys)
         .map(String::as_str)
         .filter(|name| name.starts_with("vmcc-"))

@@ -1,5 +1,5 @@
 //! Helpers of the tests of `vmcc up` and `vmcc down`.
-#![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
+#![allow(unreachable_pub, reason = "a part of one program")]
 
 use std::process::Command;
 

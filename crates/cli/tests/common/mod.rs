@@ -1,5 +1,5 @@
 //! Helpers of the end-to-end tests, which run the program as a user does.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each program uses its part")]
 
 use assert_cmd::Command;
 use serde_json::Value;

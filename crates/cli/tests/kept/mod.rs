@@ -1,7 +1,6 @@
 //! An agent (`vmcc up --config`) in a network namespace of its own, and what the kernel says there.
-#![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
+#![allow(unreachable_pub, reason = "a part of one program")]
 
-use crate::namespace::{Namespace, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -10,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use vmcc_testkit::netns::{Namespace, run};
 
 /// A test that waits longer hangs.
 const HANGS: Duration = Duration::from_secs(120);

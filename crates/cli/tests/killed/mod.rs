@@ -3,7 +3,7 @@
 //!
 //! The program is traced, with its threads and what it starts. A call that is stopped at its entry when the signal comes is
 //! not made.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "a part of one program")]
 
 use nix::libc;
 use nix::sys::ptrace::{self, Options};

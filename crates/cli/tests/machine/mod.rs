@@ -1,14 +1,14 @@
 //! A machine with this host's kernel and programs, files of its own and systemd: where packages can be installed.
-#![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
+#![allow(unreachable_pub, reason = "a part of one program")]
 
 use crate::common::root;
 use crate::kept::until;
-use crate::namespace::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use vmcc_testkit::netns::Namespace;
 
 /// The package of this build, under a version, made in a folder.
 fn package(folder: &Path, version: &str) -> PathBuf {

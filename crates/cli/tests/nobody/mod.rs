@@ -1,7 +1,6 @@
 //! `vmcc cp` as a user without any right, whose far end is in another namespace.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "a part of one program")]
 
-use super::namespace::Namespace;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
+use vmcc_testkit::netns::Namespace;
 
 /// A user without any right.
 pub const NOBODY: &str =

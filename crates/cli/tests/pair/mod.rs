@@ -1,13 +1,13 @@
 //! Two namespaces, joined twice, for an agent in the first and connections between them.
-#![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
+#![allow(unreachable_pub, reason = "a part of one program")]
 
 use crate::agent::Down;
 use crate::common::folder;
 use crate::kept::{Agent, within};
-use crate::namespace::{Namespace, Server, join, run};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
+use vmcc_testkit::netns::{Namespace, Server, join, run};
 
 pub const FILE: &str =
     "[algorithm.vmcc]\n[host]\ncongestion_control = 'mp_vmcc'\nmptcp = { subflows = 2, accept = 2 }\n";

@@ -1,10 +1,6 @@
 //! Two network namespaces joined by a veth pair, traffic between them, and the program run in the first.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "a part of one program")]
 
-#[path = "../../../linux/host/tests/namespace/mod.rs"]
-mod namespace;
-
-use namespace::{Namespace, Server, run};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
+use vmcc_testkit::netns::{Namespace, Server, join, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vmcc");
 const RECORDS: &str = "/run/vmcc/ports";
@@ -40,7 +37,7 @@ impl Pair {
 
     /// Another pair of ports, 10.`net`.0.1 and .2.
     pub fn join(&self, port: &str, net: u8) {
-        namespace::join(&self.a, &self.b, port, &format!("10.{net}.0"));
+        join(&self.a, &self.b, port, &format!("10.{net}.0"));
         for ns in [&self.a, &self.b] {
             // One segment per packet, so that queues count packets as the wire has them.
             run(&format!("ip -n {ns} link set {port} gso_max_segs 1"));

@@ -1,5 +1,5 @@
 //! Helpers of the privileged tests. They run one at a time: each loads the machine.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each program uses its part")]
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};

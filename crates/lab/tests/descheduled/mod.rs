@@ -3,8 +3,6 @@
 
 pub mod neighbours;
 pub mod sender;
-#[path = "../switch/mod.rs"]
-pub mod switch;
 pub mod wire;
 
 use neighbours::{ORDINARY, Shared};
@@ -15,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use switch::{Namespace, run};
+use crate::switch::{Namespace, run};
 use vmcc_lab::guest::{Accel, DutyCycle, Guest, GuestError, GuestOptions, Power, Stream, kernel};
 use vmcc_netlink::{MAX_LIMIT, PathManager};
 use wire::{Shape, Wire};
@@ -23,7 +21,7 @@ use wire::{Shape, Wire};
 /// The host's.
 const HERE: [&str; 2] = ["10.79.0.1", "10.79.1.1"];
 /// The test of this binary that is the VM's program.
-const PROGRAM: &str = "inside_the_sender";
+const PROGRAM: &str = "guest::descheduled::inside_the_sender";
 /// Timeout of any step on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// More than what iperf3's ends tell each other before the data.

@@ -1,6 +1,6 @@
 //! Program of the VM: sends on request, and notices its times off.
 
-use super::switch::run;
+use crate::switch::run;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::ControlFlow;

@@ -3,7 +3,7 @@
 //! From the first end to the second packets pass a queue of a rate that drops at its tail, then a delay; from the second to
 //! the first only the delay.
 
-use super::switch::{Namespace, run};
+use crate::switch::{Namespace, run};
 use nix::libc;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

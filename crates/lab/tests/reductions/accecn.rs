@@ -2,7 +2,6 @@
 
 use super::row::Row;
 use super::{Ends, PORT, Run, load};
-use crate::ports::{Pair, config, run};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +11,8 @@ use vmcc_cc::Algorithm;
 use vmcc_host::Loaded;
 use vmcc_host::diag::{Diag, EcnFeedback, Subflow};
 use vmcc_host::port::Port;
+use vmcc_testkit::netns::run;
+use vmcc_testkit::port::{Pair, config};
 
 const MARKING: &str = "rate = '20mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n";
 const TRANSFER_BYTES: usize = 2_000_000;

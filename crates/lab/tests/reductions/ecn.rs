@@ -3,9 +3,10 @@
 //! 3.5); a mark on it tells nobody of a window.
 
 use super::{PORT, load, side_by_side};
-use crate::ports::{Namespace, Pair, Server, client, config, run};
 use vmcc_host::port::Port;
 use vmcc_port::ClassStats;
+use vmcc_testkit::netns::{Namespace, Server, run};
+use vmcc_testkit::port::{Pair, client, config};
 
 /// Port with a class of its own for ECT packets: all of them are counted, independent of the backlog.
 const STEP: &str = "rate = '50mbit'\nqueue = 'drr'\nbackend = 'htb'\nnot_ect = 'queue'\nmarking = { rule = 'threshold', at = '30kB' }\n\

@@ -3,10 +3,10 @@
 
 use super::row::Row;
 use super::{CWR, LOSS, RECOVERY, Reduction, load};
-use crate::ports::run;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use vmcc_testkit::netns::run;
 
 const FLOWS: usize = 4;
 const SECONDS: u64 = 15;

@@ -1,6 +1,6 @@
 //! Response of a congestion control to marks and losses on one path, observed from outside by the kernel's tracepoints: the same for
 //! vmcc's algorithms and for the kernel's own.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each program uses its part")]
 
 pub mod accecn;
 pub mod ecn;
@@ -10,7 +10,6 @@ pub mod reference;
 mod row;
 pub mod undo;
 
-use crate::ports::{Server, config};
 use row::{RECEIVER, Row};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -22,6 +21,8 @@ use vmcc_host::observe::{Observer, Record};
 use vmcc_host::port::Port;
 use vmcc_host::{Counters, Loaded};
 use vmcc_port::ClassStats;
+use vmcc_testkit::netns::Server;
+use vmcc_testkit::port::config;
 
 // Linux's recovery states.
 const OPEN: u32 = 0;

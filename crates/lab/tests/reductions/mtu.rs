@@ -3,10 +3,10 @@
 
 use super::row::{RECEIVER, Row};
 use super::{LOSS, PORT, load, records_of};
-use crate::ports::{Server, run};
 use std::time::Duration;
 use vmcc_host::Loaded;
 use vmcc_host::observe::{Observer, Record};
+use vmcc_testkit::netns::{Server, run};
 
 // TCP_INFINITE_SSTHRESH: never reduced.
 const INFINITE: u32 = 0x7fff_ffff;

@@ -5,10 +5,10 @@
 
 use super::row::Row;
 use super::{Reduction, Run, load, of_sorted};
-use crate::ports::run;
 use std::fmt;
 use std::fs;
 use vmcc_host::Loaded;
+use vmcc_testkit::netns::run;
 
 /// Those that Linux has of the same name.
 pub const ALGORITHMS: [&str; 3] = ["dctcp", "cubic", "reno"];

@@ -1,7 +1,7 @@
 //! Sender, router and receiver in a row: what the router's port does to packets, the sender sees by its ACKs alone.
 //! (Behind its own port it would be held back by the queue, and told of drops at once.)
 
-use crate::ports::{Namespace, join, run};
+use vmcc_testkit::netns::{Namespace, join, run};
 
 /// The receiver's address.
 pub const RECEIVER: &str = "10.79.1.1";

@@ -1,10 +1,9 @@
 //! Helpers of the tests of virtual-switch ports: a switch in a namespace, hosts on its ports, real traffic, and the comparison of marking
 //! with tail drop on one port.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each program uses its part")]
 
 pub mod compare;
 pub mod conformance;
-pub mod guests;
 pub mod mixed;
 pub mod multipath;
 pub mod ovs;
@@ -12,10 +11,7 @@ pub mod podman;
 pub mod traffic;
 pub mod vm;
 
-#[path = "../../../linux/host/tests/namespace/mod.rs"]
-mod namespace;
-
-pub use namespace::{Namespace, Server, own_name, run};
+pub use vmcc_testkit::netns::{Namespace, Server, own_name, run};
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;

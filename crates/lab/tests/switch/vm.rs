@@ -34,7 +34,7 @@ done
 "#;
 
 /// The test of this binary that is the program of a VM with two interfaces, and what tells it its peer's address.
-const MULTIPATH_PROGRAM: &str = "vm_with_two_interfaces";
+const MULTIPATH_PROGRAM: &str = "guest::taps::vm_with_two_interfaces";
 const PEER: &str = "VMCC_TEST_PEER";
 /// Prefix of a measurement in the VM's output.
 const MEASURED: &str = "measured: ";

@@ -1,15 +1,12 @@
 //! The agent without a command line: algorithms up and down, a port served and let go. Needs root.
 
-#[path = "../../host/tests/namespace/mod.rs"]
-mod namespace;
-
-use namespace::{Namespace, join, run};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use vmcc_agent::ports::{self, Unmarked};
 use vmcc_agent::{Error, Request};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::port::PortError;
 use vmcc_port::{ConfigFile, PortConfig};
+use vmcc_testkit::netns::{Namespace, join, run};
 
 fn available() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()

@@ -1,11 +1,9 @@
 //! The measurement behind `vmcc bench kernel`. Needs root: without it these tests fail, they do not skip.
 
-mod common;
-
-use common::{Net, Over, alone, transfer};
 use std::time::{Duration, Instant};
 use vmcc_cc::Algorithm;
 use vmcc_host::bench::{BenchOptions, Traffic, TrafficError, run};
+use vmcc_testkit::paths::{Net, Over, alone, transfer};
 
 /// MPTCP over unshaped veth pairs; a network per number of subflows.
 struct Veth {

@@ -7,9 +7,6 @@
 //! VMCC_CHURN_TRANSFERS=100 VMCC_CHURN_ALGORITHM=reno cargo test ... --test churn -- --nocapture root_
 //! ```
 
-mod common;
-
-use common::{Net, Over, connect, listen};
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::diag::Diag;
+use vmcc_testkit::paths::{Net, Over, Shape, connect, listen};
 
 const PATHS: usize = 3;
 const SENDING: Duration = Duration::from_secs(4);
@@ -159,7 +157,7 @@ fn receive(listener: &socket2::Socket) -> (Checker, Option<ErrorKind>) {
 }
 
 fn transfer(algorithm: &str, number: u16) -> Outcome {
-    let net = Net::new(PATHS, Some(common::Shape { rate_mbit: 100, buffer_kb: 150 }));
+    let net = Net::new(PATHS, Some(Shape { rate_mbit: 100, buffer_kb: 150 }));
     net.select(algorithm);
     let port = 5400 + number % 100;
     let listener = net.server.within(|| listen(Over::Mptcp, port));

@@ -1,9 +1,6 @@
 //! Parameters at run time, several processes at once, what a killed process leaves, paths closed on request.
 //! Needs root: without it these tests fail, they do not skip.
 
-mod common;
-
-use common::{Net, Over, Shape, alone, transfer};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +9,8 @@ use vmcc_host::close_requests::CloseRequests;
 use vmcc_host::diag::Diag;
 use vmcc_host::port::Port;
 use vmcc_host::{ControlError, LoadError, Loaded, clean, list, set_params, take_down};
+use vmcc_testkit::netns::Namespace;
+use vmcc_testkit::paths::{Net, Over, Shape, alone, transfer};
 
 const HOLD: &str = "VMCC_TEST_HOLD";
 
@@ -187,7 +186,7 @@ fn root_a_restricted_algorithm_is_no_namespaces_default() {
     let _alone = alone();
     let _loaded = load("reno").unwrap();
     let select = || {
-        let namespace = common::Namespace::new("r");
+        let namespace = Namespace::new("r");
         namespace.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "mp_reno"))
     };
     select().expect("anybody may, unless the operator says otherwise");

@@ -1,8 +1,5 @@
 //! The table through which subflows see each other. Needs root: without it these tests fail, they do not skip.
 
-mod common;
-
-use common::{Namespace, Net, Over, alone, connect, listen, run, transfer};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -14,6 +11,8 @@ use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
 use vmcc_host::diag::Diag;
+use vmcc_testkit::netns::{Namespace, run};
+use vmcc_testkit::paths::{MAX_PATHS, Net, Over, Shape, alone, connect, listen, transfer};
 
 const MB: u64 = 1 << 20;
 
@@ -172,7 +171,7 @@ fn counting(connection: &vmcc_host::Connection) -> usize {
 fn root_backup_and_closed_paths_do_not_count() {
     let _alone = alone();
     let loaded = lia();
-    let net = Net::new(2, Some(common::Shape { rate_mbit: 50, buffer_kb: 100 }));
+    let net = Net::new(2, Some(Shape { rate_mbit: 50, buffer_kb: 100 }));
     net.select(loaded.kernel_name());
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut seen = Vec::new();
@@ -186,7 +185,7 @@ fn root_backup_and_closed_paths_do_not_count() {
             (0, 2, 2) => {
                 seen.push(now);
                 // The server's address of path 1 becomes a backup: it tells the client so (MP_PRIO).
-                common::run(&format!("ip -n {} mptcp endpoint change id 1 backup", net.server));
+                run(&format!("ip -n {} mptcp endpoint change id 1 backup", net.server));
             }
             (1, _, 1) => {
                 seen.push(now);
@@ -211,19 +210,19 @@ fn root_backup_and_closed_paths_do_not_count() {
 fn root_nine_paths_are_coupled_in_one_entry() {
     let _alone = alone();
     let loaded = lia();
-    let net = Net::new(common::MAX_PATHS, None);
+    let net = Net::new(MAX_PATHS, None);
     net.select(loaded.kernel_name());
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut seen = Vec::new();
     transfer(&net, Over::Mptcp, 5211, |_| {
         seen = loaded.table().unwrap();
-        let joined = seen.iter().filter(|c| c.paths.len() == common::MAX_PATHS).count();
-        (joined == 2 && counting(&sender(&loaded)) == common::MAX_PATHS) || Instant::now() > deadline
+        let joined = seen.iter().filter(|c| c.paths.len() == MAX_PATHS).count();
+        (joined == 2 && counting(&sender(&loaded)) == MAX_PATHS) || Instant::now() > deadline
     });
     let of_each: Vec<_> = seen.iter().map(|c| (c.paths.len(), counting(c))).collect();
-    assert!(seen.len() == 2 && of_each.iter().all(|(paths, _)| *paths == common::MAX_PATHS), "{of_each:?}");
+    assert!(seen.len() == 2 && of_each.iter().all(|(paths, _)| *paths == MAX_PATHS), "{of_each:?}");
     // The receiver sends nothing, so its windows are not looked at.
-    assert!(of_each.iter().any(|(_, counting)| *counting == common::MAX_PATHS), "{of_each:?}");
+    assert!(of_each.iter().any(|(_, counting)| *counting == MAX_PATHS), "{of_each:?}");
     assert_eq!(loaded.shortage(), vmcc_host::Shortage::default());
     assert_eq!(drained(&loaded), 0);
 }
@@ -366,7 +365,7 @@ fn root_entries_that_nobody_holds_are_reclaimed_and_a_mistake_heals() {
     );
     // From here on only our sockets hold the namespaces: nothing leads there, as after a release that never came.
     for ns in [&net.client, &net.server] {
-        common::run(&format!("ip netns del {ns}"));
+        run(&format!("ip netns del {ns}"));
     }
     assert_eq!(vmcc_host::collect_garbage(vmcc_host::GC_MIN_AGE).unwrap(), 0, "too young");
     assert_eq!(vmcc_host::collect_garbage(Duration::ZERO).unwrap(), 6);

@@ -1,8 +1,5 @@
 //! Loading into the running kernel. Needs root: without it these tests fail, they do not skip.
 
-mod common;
-
-use common::{Net, Over, Shape, alone, connect, listen, run, transfer};
 use nix::libc;
 use nix::sys::socket::sockopt::{GetStruct, SetStruct};
 use nix::sys::socket::{getsockopt, setsockopt};
@@ -14,6 +11,8 @@ use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::{Loaded, port::Port};
+use vmcc_testkit::netns::run;
+use vmcc_testkit::paths::{Net, Over, Shape, alone, connect, listen, transfer};
 
 const MB: u64 = 1 << 20;
 

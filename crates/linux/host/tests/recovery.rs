@@ -1,14 +1,13 @@
 //! Response of an algorithm to Linux's loss recovery. Needs root: without it these tests fail, they do not skip.
 
-mod common;
-
-use common::{Net, Over, Shape, alone, run, transfer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
 use vmcc_host::diag::{CaState, Diag, Subflow};
+use vmcc_testkit::netns::run;
+use vmcc_testkit::paths::{Net, Over, Shape, alone, transfer};
 
 fn load(name: &str) -> Loaded {
     let algorithm = Algorithm::by_name(name).unwrap();

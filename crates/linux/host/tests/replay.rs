@@ -1,14 +1,12 @@
 //! The two builds of each algorithm, native and BPF, on the same events. Needs root, like everything that loads BPF.
 
-mod common;
-
-use common::alone;
 use vmcc_cc::{
     Algorithm, Cause, Event, EventFlags, Group, Host, MAX_CWND_PKT, MAX_PATHS, MAX_SRTT_8US, ParamInfo,
     Params, SSTHRESH_INFINITE, Slot, SlotFlags,
 };
 use vmcc_host::bench::Statistics;
 use vmcc_host::replay::Replayer;
+use vmcc_testkit::paths::alone;
 
 const STEPS: u32 = 6000;
 

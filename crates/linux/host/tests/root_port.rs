@@ -1,14 +1,13 @@
 //! A port of a virtual switch: rates, marks, lifetime. Needs root: without it these tests fail, they do not skip.
 
-mod ports;
-
-use ports::{Pair, Server, client, config, iperf, run, socket_min_rtt_ns};
 use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::port::{Port, PortError, attached};
+use vmcc_testkit::netns::{Server, run};
+use vmcc_testkit::port::{Pair, client, config, iperf, socket_min_rtt_ns};
 
 /// Packets of full size that wait for 0.6 s at 2 Mbit/s: looks at the queue are seldom that late.
 const FULL_PKT: u64 = 100;

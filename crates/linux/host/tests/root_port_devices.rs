@@ -1,8 +1,5 @@
 //! Ports of other kinds: without a link layer, with the kernel's default queue, with several queues.
 
-mod namespace;
-
-use namespace::{Namespace, run};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -13,6 +10,7 @@ use std::process::Command;
 use vmcc_host::port::{Port, PortError};
 use vmcc_netlink::Links;
 use vmcc_port::PortConfig;
+use vmcc_testkit::netns::{Namespace, join, run};
 
 const AT_2_KB: &str = "marking = { rule = 'threshold', at = '2kB' }";
 const DATA: usize = 900;
@@ -151,7 +149,7 @@ fn root_port_marks_by_the_default_queue_of_linux() {
     let (a, b) = (Namespace::new("a"), Namespace::new("b"));
     // The thread is known by the device's name.
     let device = format!("q{}", std::process::id());
-    namespace::join(&a, &b, &device, "10.80.0");
+    join(&a, &b, &device, "10.80.0");
     // Nobody has time to answer who that is.
     run(&format!("ip -n {a} neigh replace 10.80.0.2 lladdr 02:00:00:00:00:02 dev {device}"));
     let index = b.within(|| nix::net::if_::if_nametoindex(device.as_str()).unwrap());
@@ -180,8 +178,8 @@ fn root_port_marks_by_the_default_queue_of_linux() {
 fn root_port_forwarded_packets_choose_no_priority_unless_trusted() {
     const INTERACTIVE: i32 = 6; // of TOS 0x10
     let (a, router, b) = (Namespace::new("a"), Namespace::new("r"), Namespace::new("b"));
-    namespace::join(&a, &router, "p1", "10.81.0");
-    namespace::join(&router, &b, "p0", "10.80.0");
+    join(&a, &router, "p1", "10.81.0");
+    join(&router, &b, "p0", "10.80.0");
     run(&format!("ip -n {a} route add default via 10.81.0.2"));
     run(&format!("ip -n {b} route add default via 10.80.0.1"));
     router.within(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
@@ -223,7 +221,7 @@ fn root_port_forwarded_packets_choose_no_priority_unless_trusted() {
 #[test]
 fn root_port_packets_that_nobody_classified_join_the_last_class() {
     let (a, b) = (Namespace::new("a"), Namespace::new("b"));
-    namespace::join(&a, &b, "p0", "10.80.0");
+    join(&a, &b, "p0", "10.80.0");
     run(&format!("ip -n {a} neigh replace 10.80.0.2 lladdr 02:00:00:00:00:02 dev p0"));
     run(&format!("tc -n {a} qdisc add dev p0 clsact"));
     // Without an action what matches passes, as with `action ok`, which not every kernel has.

@@ -1,12 +1,11 @@
 //! Service queues of a port: shares by weight, thresholds that follow who is there, strict order, virtual queues.
 
-mod ports;
-
-use ports::{Pair, Server, client, config};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::port::Port;
 use vmcc_port::PortStats;
+use vmcc_testkit::netns::Server;
+use vmcc_testkit::port::{Pair, client, config};
 
 /// Classes by TCP port, with their weights; the rest of the port's configuration in front.
 fn classes(rest: &str, classes: &[(u16, u32)]) -> String {

@@ -1,8 +1,5 @@
 //! Thresholds beside others: a class at its ceiling, a near host, an RTT that no buffer holds.
 
-mod ports;
-
-use ports::{Namespace, Pair, Server, client, config, join, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -10,6 +7,8 @@ use std::time::Duration;
 use vmcc_host::port::Port;
 use vmcc_port::PortStats;
 use vmcc_testkit::judge;
+use vmcc_testkit::netns::{Namespace, Server, join, run};
+use vmcc_testkit::port::{Pair, client, config, iperf};
 
 const RTT: Duration = Duration::from_millis(10);
 
@@ -18,7 +17,7 @@ const RTT: Duration = Duration::from_millis(10);
 fn control() -> f64 {
     let pair = Pair::delayed(RTT);
     run(&format!("tc -n {} qdisc add dev p0 root tbf rate 50mbit burst 32k limit 62k", pair.a));
-    ports::iperf(&pair, 5999, "-t 4 -O 1 -C reno") / (50e6 * 1448.0 / 1514.0)
+    iperf(&pair, 5999, "-t 4 -O 1 -C reno") / (50e6 * 1448.0 / 1514.0)
 }
 
 fn attach(pair: &Pair, text: &str) -> Port {
@@ -182,7 +181,7 @@ fn root_port_a_flood_that_does_not_answer_marks_is_dropped_before_the_buffer_is_
     };
     // TOS 2 is ECT(0).
     // Of several sockets: each may have only so much in the queue.
-    let flood = |number| ports::iperf(&pair, number, "-u -P 8 -b 9M -l 1448 -t 3 -S 2");
+    let flood = |number| iperf(&pair, number, "-u -P 8 -b 9M -l 1448 -t 3 -S 2");
     let port = attach(&pair, &settings(""));
     flood(5941);
     let class = port.detach().unwrap().classes.remove(0);

@@ -1,9 +1,6 @@
 //! Ports whose packets are encapsulated, for real: VXLAN between two namespaces, and VLAN tags that the kernel keeps
 //! beside the packet.
 
-mod ports;
-
-use ports::{Namespace, Pair, Server, config, run};
 use socket2::Socket;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,6 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 use vmcc_host::port::Port;
 use vmcc_port::ClassStats;
+use vmcc_testkit::netns::{Namespace, Server, run};
+use vmcc_testkit::port::{Pair, config};
 
 /// VXLAN 42 over p0, with 10.79.0.1 and .2 inside; `options` of `ip link`.
 fn tunnel(pair: &Pair, options: &str) {

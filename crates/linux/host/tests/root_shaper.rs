@@ -1,10 +1,9 @@
 //! Shapers of `vmcc-netlink` on a real port. Needs root: without it these tests fail, they do not skip.
 
-mod ports;
-
-use ports::{Pair, run};
 use std::net::UdpSocket;
 use vmcc_netlink::{Links, Shaper, TrafficControl, os_code};
+use vmcc_testkit::netns::run;
+use vmcc_testkit::port::Pair;
 
 const SHAPER: Shaper =
     Shaper { rate_bytes_per_s: 12_500_000, burst_bytes: 6250, limit_bytes: 150_000, limit_pkt: None };

@@ -1,8 +1,5 @@
 //! Tests of the screen, drawn on a terminal in memory.
 
-#[path = "../../../tests/terminal/mod.rs"]
-mod terminal;
-
 use super::live;
 use super::model::Model;
 use super::screen::{Screen, Wish};
@@ -13,6 +10,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use vmcc_agent::{ClosedPath, Connection, EcnFeedback, Finding, Path, Sibling, Verdict};
+use vmcc_testkit::terminal;
 
 fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
     let at = |net: u8, host: u32| format!("10.{net}.{}.{}:5201", host >> 8, host & 255).parse().unwrap();

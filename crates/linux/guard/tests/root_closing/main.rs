@@ -1,8 +1,5 @@
 //! Paths that the guard closes, and those that it leaves alone, in network namespaces. Needs root: without it these tests fail, they
 //! do not skip.
 
-#[path = "../../../host/tests/common/mod.rs"]
-mod common;
-
 mod requests;
 mod sharing;

@@ -1,6 +1,5 @@
 //! Requests to close a path. The algorithm is the kernel's own here: the target of a request does not depend on ours.
 
-use crate::common::{Net, Over, run, transfer};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -8,6 +7,8 @@ use vmcc_guard::{Guard, GuardState, Policy, RequestCounts, RequestReaders};
 use vmcc_host::close_requests::CloseRequest;
 use vmcc_host::diag::{Diag, Subflow};
 use vmcc_netlink::{PathManager, SubflowEnds};
+use vmcc_testkit::netns::run;
+use vmcc_testkit::paths::{Net, Over, transfer};
 
 /// Every kernel has it, and every namespace may select it.
 const ALGORITHM: &str = "reno";

@@ -1,6 +1,5 @@
 //! Detection of shared bottlenecks on real subflows: of two through one queue one is closed, twins stay two.
 
-use crate::common::{self, Namespace, Net, Over, Shape, alone, run, shape, transfer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
@@ -9,6 +8,8 @@ use vmcc_host::Loaded;
 use vmcc_host::close_requests::{CloseRequest, CloseRequests};
 use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::port::Port;
+use vmcc_testkit::netns::{Namespace, join, run};
+use vmcc_testkit::paths::{Net, Over, Shape, alone, shape, transfer};
 
 /// Slow, so that the queue and not a busy machine is what a round trip consists of: some 12 ms.
 const SHAPE: Shape = Shape { rate_mbit: 20, buffer_kb: 300 };
@@ -25,11 +26,11 @@ struct Switched {
 impl Switched {
     fn new(ports: Vec<&'static str>) -> Self {
         let (client, server, switch) = (Namespace::new("c"), Namespace::new("s"), Namespace::new("m"));
-        common::join(&client, &switch, "v0", "10.76.0");
+        join(&client, &switch, "v0", "10.76.0");
         run(&format!("ip -n {client} route add default via 10.76.0.2"));
         switch.sysctl("ipv4/ip_forward", "1");
         for (path, port) in ports.iter().enumerate() {
-            common::join(&switch, &server, port, &format!("10.77.{path}"));
+            join(&switch, &server, port, &format!("10.77.{path}"));
             shape(&switch, port, SHAPE);
         }
         run(&format!("ip -n {server} route add default via 10.77.0.1"));

@@ -1,0 +1,19 @@
+//! The program as a user runs it, without privilege.
+
+mod common;
+mod it {
+    mod alerts;
+    mod commands;
+    mod copy;
+    #[cfg(target_os = "linux")]
+    mod disk;
+    mod guide;
+    mod interrupt;
+    mod parquet;
+    mod proxy;
+    mod report;
+    mod reproduce;
+    mod run;
+    mod service;
+}
+mod prometheus;

@@ -1,0 +1,130 @@
+//! Ctrl-C keeps finished runs, and the same command resumes them.
+
+use crate::common::{self, folder, json, names, output};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const RUNS: &str = "60";
+const ARGUMENTS: [&str; 10] =
+    ["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--jobs", "1", "--out", "out"];
+
+fn start(dir: &Path) -> Child {
+    start_with(dir, &[])
+}
+
+fn start_with(dir: &Path, more: &[&str]) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
+        .args(ARGUMENTS)
+        .args(more)
+        .current_dir(dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn finished(dir: &Path) -> usize {
+    let Ok(parts) = fs::read_dir(dir.join("out.partial/parts")) else { return 0 };
+    parts.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "json")).count()
+}
+
+fn wait_for_runs(dir: &Path, at_least: usize) {
+    let started = Instant::now();
+    while finished(dir) < at_least {
+        // At idle priority beside others a run takes any time; only a hang is to be told.
+        assert!(started.elapsed() < Duration::from_secs(600), "no run was finished");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn an_interrupted_run_is_resumed_to_the_same_results() {
+    let dir = folder();
+    let child = start_with(dir.path(), &["--threads", "1"]);
+    wait_for_runs(dir.path(), 3);
+    signal(&child, "INT");
+    let ended = child.wait_with_output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{message}");
+    assert!(message.contains("runs are kept in out.partial") && message.contains("--resume"), "{message}");
+    assert!(ended.stdout.is_empty());
+    assert_eq!(names(dir.path()), ["out.partial", "two.toml"]);
+    let kept = finished(dir.path());
+    assert!((3..120).contains(&kept));
+
+    // The hint is a command that works as it is printed, and as fast.
+    let hint = message.split("continue with: vmcc ").nth(1).unwrap().trim();
+    assert!(hint.ends_with(" --threads 1 --jobs 1 --resume"), "{hint}");
+    let arguments: Vec<&str> = hint.split(' ').chain(["--json"]).collect();
+    let resumed = output(dir.path(), &arguments);
+    let message = String::from_utf8(resumed.stderr).unwrap();
+    assert_eq!(resumed.status.code(), Some(0), "{message}");
+    assert!(message.contains(&format!("resuming: {kept} of 120 runs")), "{message}");
+    let resumed: serde_json::Value = serde_json::from_slice(&resumed.stdout).unwrap();
+
+    let (_, whole) =
+        json(dir.path(), &["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--out", "whole"]);
+    assert_eq!(resumed["cases"], whole["cases"]);
+    for file in ["flows.parquet", "series.parquet"] {
+        let read = |out: &str| fs::read(dir.path().join(out).join(file)).unwrap();
+        assert!(read("out") == read("whole"), "{file} differs");
+    }
+    assert_eq!(names(dir.path()), ["out", "two.toml", "whole"]);
+}
+
+#[test]
+fn two_signals_at_once_are_one_wish_to_stop() {
+    let dir = folder();
+    let child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    let id = child.id().to_string();
+    // As `timeout` does: the program, and the group that it is in.
+    assert!(Command::new("kill").args(["-INT", &id, &id, &id]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{message}");
+    assert!(message.contains("runs are kept in out.partial"), "{message}");
+}
+
+#[test]
+fn a_killed_run_is_not_taken_for_a_result() {
+    let dir = folder();
+    let mut child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    assert_eq!(names(dir.path()), ["out.partial", "two.toml"]);
+    let message = common::refused(dir.path(), &ARGUMENTS, 2);
+    assert!(message.contains("--resume"), "{message}");
+    let other = [&ARGUMENTS[..], &["--resume", "--seed", "99"]].concat();
+    let message = common::refused(dir.path(), &other, 2);
+    assert!(message.contains("seed or number of runs differs"), "{message}");
+}
+
+#[test]
+fn a_folder_that_a_live_run_fills_is_left_to_it() {
+    let dir = folder();
+    let child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    let message = common::refused(dir.path(), &ARGUMENTS, 2);
+    assert!(message.contains("in use by another vmcc") && !message.contains("remove"), "{message}");
+    signal(&child, "INT");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+}
+
+#[test]
+fn a_termination_signal_is_an_interrupt_too() {
+    let dir = folder();
+    let child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    signal(&child, "TERM");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+}

@@ -1,0 +1,39 @@
+//! Flow records and time series open in the tools that people use.
+
+use crate::common::{folder, json, root};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Python with pandas, Polars and DuckDB.
+fn python() -> PathBuf {
+    let path = std::env::var_os("VMCC_TEST_PYTHON").map(PathBuf::from);
+    let path = path.unwrap_or_else(|| root().join("target/python/bin/python"));
+    assert!(path.exists(), "{}: not there; run `make setup-test`", path.display());
+    path
+}
+
+const SCRIPT: &str = r#"
+import sys, duckdb, pandas, polars
+for name in ("flows", "series"):
+    path = f"{sys.argv[1]}/{name}.parquet"
+    a = pandas.read_parquet(path)
+    b = polars.read_parquet(path)
+    c = duckdb.sql(f"select * from '{path}'").fetchall()
+    assert len(a) == b.height == len(c) > 0, (name, len(a), b.height, len(c))
+    assert list(a.columns) == b.columns, (list(a.columns), b.columns)
+    assert set(a["set.cc"]) == {"reno", "lia"}, set(a["set.cc"])
+    assert set(a["seed"]) == {7, 8} and set(a["case"]) == {0, 1}
+flows = pandas.read_parquet(f"{sys.argv[1]}/flows.parquet")
+assert flows["fct_us"].isna().all() and (flows["goodput_bps"] > 0).all()
+series = duckdb.sql(f"select metric, avg(value) from '{sys.argv[1]}/series.parquet' group by metric").fetchall()
+assert dict(series)["goodput_bps"] > 0, series
+print("ok")
+"#;
+
+#[test]
+fn pandas_polars_and_duckdb_read_the_same_rows() {
+    let dir = folder();
+    json(dir.path(), &["run", "two.toml", "--engine", "sim", "--out", "out"]);
+    let run = Command::new(python()).args(["-c", SCRIPT, "out"]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "ok\n", "{}", String::from_utf8_lossy(&run.stderr));
+}

@@ -1,0 +1,142 @@
+//! `vmcc cp` between hosts with two ways between them: the programs have no rights, and the kernel no MPTCP.
+
+use crate::nobody::{Files, Listening, NOBODY, document, far_end};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+use vmcc_testkit::netns::{Namespace, join, run};
+
+/// Bytes of what is copied over two ways.
+const SIZE: u32 = 60_000_000;
+
+/// Two hosts and a router, which each of them reaches in two ways of 100 Mbit/s.
+struct Net {
+    here: Namespace,
+    router: Namespace,
+    there: Namespace,
+}
+
+impl Net {
+    fn new() -> Net {
+        let net = Net { here: Namespace::new("h"), router: Namespace::new("r"), there: Namespace::new("t") };
+        join(&net.here, &net.router, "p0", "10.9.1");
+        join(&net.here, &net.router, "p1", "10.9.2");
+        join(&net.router, &net.there, "q0", "10.9.3");
+        join(&net.router, &net.there, "q1", "10.9.4");
+        net.router.sysctl("ipv4/ip_forward", "1");
+        for (host, port, metric, gateway) in [
+            (&net.here, "p0", 1, "1.2"),
+            (&net.here, "p1", 2, "2.2"),
+            (&net.there, "q0", 1, "3.1"),
+            (&net.there, "q1", 2, "4.1"),
+        ] {
+            host.sysctl("mptcp/enabled", "0");
+            run(&format!("ip -n {host} route add default via 10.9.{gateway} dev {port} metric {metric}"));
+            let shaper = "root tbf rate 100mbit burst 64k latency 30ms";
+            run(&format!("tc -n {host} qdisc add dev {port} {shaper}"));
+            run(&format!("tc -n {} qdisc add dev {port} {shaper}", net.router));
+        }
+        net
+    }
+
+    /// The way by `p1`, as if somebody had plugged a cable in: the route comes after the address.
+    fn open_second(&self) {
+        run(&format!("ip -n {} link set p1 up", self.here));
+        run(&format!("ip -n {} route add default via 10.9.2.2 dev p1 metric 2", self.here));
+    }
+
+    /// The way by `p0` swallows everything, and no host is told.
+    fn cut(&self) {
+        run(&format!("ip -n {} rule add iif p0 blackhole", self.router));
+        run(&format!("ip -n {} rule add to 10.9.1.0/24 blackhole", self.router));
+    }
+
+    fn bytes_by(&self, port: &str) -> u64 {
+        let path = format!("/sys/class/net/{port}/statistics/tx_bytes");
+        self.here.run(&format!("cat {path}")).trim().parse().unwrap()
+    }
+}
+
+#[test]
+fn root_a_copy_uses_a_way_that_comes_and_outlives_one_that_goes() {
+    let (files, net) = (Files::new(), Net::new());
+    let data = files.data(SIZE);
+    let mut far = far_end(&files, &net.there);
+    // Where nobody's programs are found, and looked for.
+    let run_here = files.path("here").join("run");
+    fs::create_dir(&run_here).unwrap();
+    files.open("here/run");
+    let within = format!("ip netns exec {} env XDG_RUNTIME_DIR={} {NOBODY}", net.here, run_here.display());
+    run(&format!("ip -n {} link set p1 down", net.here));
+    let mut child = files.cp(&within, "there/copy").spawn().unwrap();
+    let mut carries = |port| {
+        let begun = net.bytes_by(port);
+        while net.bytes_by(port) < begun + 2_000_000 && child.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    carries("p0");
+    net.open_second();
+    carries("p1");
+    let status = run(&format!("{within} {} --json status", files.path("vmcc").display()));
+    net.cut();
+    let (a, b) = (net.bytes_by("p0"), net.bytes_by("p1"));
+    let output = child.wait_with_output().unwrap();
+    let copied = document(&output);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let shown = &status["connections"][0];
+    assert_eq!(shown["program"]["name"], "cp", "{status}");
+    let devices = shown["paths"].as_array().unwrap().iter().map(|path| path["device"].as_str().unwrap());
+    let devices: BTreeSet<_> = devices.collect();
+    assert_eq!(devices, BTreeSet::from(["p0", "p1"]), "{status}");
+    assert_eq!(output.status.code(), Some(0), "{copied}");
+    assert!(fs::read(files.path("there/copy")).unwrap() == data);
+    let rest = i64::from(SIZE) - (a + b) as i64;
+    assert!(rest > 1_000_000, "it was cut before the end");
+    // What `p0` had not brought left by `p1`; probes ask `p0` until the end.
+    assert!((net.bytes_by("p1") - b) as i64 >= rest, "{copied}");
+    assert!(net.bytes_by("p0") - a < 4_000_000, "{copied}");
+    assert!(far.wait().unwrap().success(), "the far end ends with its client");
+}
+
+#[test]
+fn root_a_full_disk_and_missing_rights_are_said() {
+    let files = Files::new();
+    files.data(9_000_000);
+    let disk = files.path("there").display().to_string();
+    let full = |size: &str| {
+        format!("exec unshare --mount sh -c 'mount -t tmpfs -o size={size} none {disk} && exec \"$@\"' sh")
+    };
+    let cp = |script: &str, within: &str| {
+        files.script("ssh", &format!("shift\n{script} sh -c \"$*\""));
+        let output = files.cp(within, "there").output().unwrap();
+        (output.status.code(), document(&output).to_string())
+    };
+    let (code, said) = cp(&full("4m"), "env");
+    assert!(code == Some(3) && said.contains("No space left"), "{said}");
+    let (code, said) = cp(&full("20m"), "env");
+    assert_eq!(code, Some(0), "{said}");
+    fs::set_permissions(Path::new(&disk), fs::Permissions::from_mode(0o555)).unwrap();
+    let (code, said) = cp("exec", NOBODY);
+    assert!(code == Some(3) && said.contains("Permission denied"), "{said}");
+    assert!(fs::read_dir(&disk).unwrap().next().is_none(), "nothing is left behind");
+}
+
+#[test]
+fn root_routers_on_the_way_are_found_without_rights() {
+    let (files, net) = (Files::new(), Net::new());
+    let vmcc = files.path("vmcc").display().to_string();
+    let _server = Listening::new(&files, &net.there);
+    let ask = format!("ip netns exec {} {NOBODY} {vmcc} --json paths 10.9.3.2:4433 --probes 3", net.here);
+    let ways: Value = serde_json::from_str(&run(&ask)).unwrap();
+    for (port, router) in [("p0", "10.9.1.2"), ("p1", "10.9.2.2")] {
+        let way = ways.as_array().unwrap().iter().find(|way| way["interface"] == port).unwrap();
+        let hops: Vec<_> = way["hops"].as_array().unwrap().iter().map(|hop| &hop["address"]).collect();
+        assert_eq!(hops, [router, "10.9.3.2"], "{ways}");
+        assert!(way["score"].as_f64() > Some(0.0), "{ways}");
+    }
+}
