@@ -16,6 +16,8 @@
 //! names; the test runner reports these names and limits their number.
 
 pub mod allocations;
+#[cfg(target_os = "linux")]
+pub mod control;
 pub mod damage;
 #[cfg(target_os = "linux")]
 pub mod netns;

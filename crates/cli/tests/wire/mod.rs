@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
+use vmcc_testkit::control::tbf_share;
 use vmcc_testkit::netns::{Namespace, Server, join, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vmcc");
@@ -152,7 +153,7 @@ impl Pair {
     pub fn judge_share(&self, options: &str, rate_mbit: u32, least: f64) {
         let verdict = |share: &f64| assert!((least..1.0).contains(share), "{share} of {rate_mbit} Mbit/s");
         let share = || self.iperf(options) / (f64::from(rate_mbit) * 1e6);
-        vmcc_testkit::judge(share, verdict, |_| control(rate_mbit));
+        vmcc_testkit::judge(share, verdict, |_| tbf_share(rate_mbit, Duration::ZERO, 4));
     }
 
     /// An iperf3 server in `b`, for one test.
@@ -183,18 +184,6 @@ impl Pair {
         let links = run(&format!("ip -n {} link", self.a));
         assert!(!links.contains(": vmcc"), "a device of ours stays: {links}");
     }
-}
-
-/// Share of a rate that the kernel's own queue carries now. Packets go by another device, as with a shared budget, and the queue
-/// is about as long as thresholds are.
-pub fn control(rate_mbit: u32) -> f64 {
-    let pair = Pair::new();
-    pair.ip("link add ifb9 type ifb");
-    pair.ip("link set ifb9 up");
-    pair.tc(&format!("qdisc add dev ifb9 root tbf rate {rate_mbit}mbit burst 32k limit 100k"));
-    pair.tc("qdisc add dev p0 clsact");
-    pair.tc("filter add dev p0 egress protocol all u32 match u32 0 0 action mirred egress redirect dev ifb9");
-    pair.iperf("-t 3 -P 4 -O 1") / (f64::from(rate_mbit) * 1e6 * 1448.0 / 1514.0)
 }
 
 impl Drop for Pair {

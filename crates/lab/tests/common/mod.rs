@@ -10,6 +10,7 @@ use vmcc_lab::{
 };
 use vmcc_results::RunOutput;
 use vmcc_scenario::model::{Marking, Queue};
+use vmcc_testkit::control::payload_bps;
 use vmcc_units::Nanos;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -126,8 +127,7 @@ pub(crate) fn control() -> f64 {
     spec.flows = [0, 1]
         .map(|lane| Flow { transport: Transport::Tcp { lane }, ..flow(["a", "b"][lane], native("reno"), 3) })
         .to_vec();
-    // Of each 1,514 bytes that the shaper counts, 1,448 are payload.
-    run(&spec).unwrap().metrics.goodput_bps.unwrap() / (200e6 * 1448.0 / 1514.0)
+    run(&spec).unwrap().metrics.goodput_bps.unwrap() / payload_bps(200)
 }
 
 /// The cgroups of a run.

@@ -2,16 +2,21 @@
 
 use super::traffic::Measured;
 use super::{config, multipath};
+use std::thread;
+use std::time::Duration;
 use vmcc_host::port::Port;
+use vmcc_port::PortStats;
+use vmcc_testkit::control::PAYLOAD_SHARE;
 
 /// A port of 100 Mbit/s that marks at 30 kB.
 pub const MARKING: &str = "rate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n";
 
-/// The rule of [`MARKING`].
+/// The rule of [`MARKING`], and its threshold.
 const RULE: &str = "{ rule = 'threshold', at = '30kB' }";
+const THRESHOLD_BYTES: u64 = 30_000;
 
-/// Payload of a full frame of TCP.
-const PAYLOAD: f64 = 1448.0 / 1514.0;
+/// Interval of looks at the ports' queues.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Attempts at a pair of transfers.
 const TRIES: usize = 5;
@@ -27,14 +32,27 @@ struct Sample {
     marks: u64,
     /// By full queues.
     drops: u64,
+    /// Median length of a port's queue while it is not empty.
+    backlog_p50_bytes: u64,
 }
 
 impl Sample {
-    fn take(ports: &[Port], measure: &impl Fn() -> Measured) -> Self {
+    fn take(ports: &[Port], measure: &(impl Fn() -> Measured + Sync)) -> Self {
         let (marks, drops) = counters(ports);
-        let measured = measure();
+        let mut backlogs = Vec::new();
+        let measured = thread::scope(|scope| {
+            let running = scope.spawn(measure);
+            while !running.is_finished() {
+                let each = ports.iter().map(|port| stats(port).classes[0].backlog_bytes);
+                backlogs.extend(each.filter(|bytes| *bytes > 0));
+                thread::sleep(SAMPLE_INTERVAL);
+            }
+            running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        backlogs.sort_unstable();
+        let backlog_p50_bytes = backlogs.get(backlogs.len() / 2).copied().unwrap_or(0);
         let after = counters(ports);
-        Self { measured, marks: after.0 - marks, drops: after.1 - drops }
+        Self { measured, marks: after.0 - marks, drops: after.1 - drops, backlog_p50_bytes }
     }
 }
 
@@ -46,9 +64,9 @@ struct Row {
 }
 
 impl Row {
-    /// Violated property of marking: CE marks on the way, nothing dropped, no less goodput, and much shorter queues. `shorter`: the
-    /// minimum factor.
-    fn fault(&self, shorter: u64) -> Option<&'static str> {
+    /// Violated property of marking: CE marks on the way, nothing dropped, no less goodput, queues near the threshold, and much
+    /// shorter RTTs. `shorter`: the minimum factor.
+    fn fault(&self, threshold_bytes: u64, shorter: u64) -> Option<&'static str> {
         let (marked, tail_drop) = (&self.marked.measured, &self.tail_drop.measured);
         let faults = [
             (self.tail_drop.marks > 0, "marked without a rule"),
@@ -56,6 +74,11 @@ impl Row {
             (self.marked.drops > 0, "dropped in spite of marks"),
             // The speed of an emulated machine varies from one run to the next, so this is coarse.
             (marked.goodput_bps <= 0.6 * tail_drop.goodput_bps, "marking cost goodput"),
+            // Reno halves its window at a mark: around the threshold, never twice as much for long.
+            (
+                self.marked.backlog_p50_bytes > 2 * threshold_bytes,
+                "the queue is longer than its threshold allows",
+            ),
             (marked.rtt_p50_us * shorter >= tail_drop.rtt_p50_us, "the queue is not much shorter"),
         ];
         faults.into_iter().find(|(wrong, _)| *wrong).map(|(_, what)| what)
@@ -64,7 +87,7 @@ impl Row {
     fn print(&self, name: &str, backend: &str) {
         let (marked, tail_drop) = (&self.marked.measured, &self.tail_drop.measured);
         println!(
-            "| {name} | {backend} | {:.1}, {:.1} | {:.2}, {:.2} | {} | {}, {} |",
+            "| {name} | {backend} | {:.1}, {:.1} | {:.2}, {:.2} | {} | {}, {} | queues of {} and {} bytes",
             marked.goodput_bps / 1e6,
             tail_drop.goodput_bps / 1e6,
             marked.rtt_p50_us as f64 / 1e3,
@@ -72,14 +95,16 @@ impl Row {
             self.marked.marks,
             marked.retransmits,
             tail_drop.retransmits,
+            self.marked.backlog_p50_bytes,
+            self.tail_drop.backlog_p50_bytes,
         );
     }
 }
 
 /// Runs `measure` over ports that mark and over the same ports when they drop, prints the line, and checks it. The control is
 /// the share of the ports' rate that the transfer over dropping ports reaches.
-pub fn compare(name: &str, mut ports: Vec<Port>, backend: &str, measure: impl Fn() -> Measured) {
-    let nominal = rate_bps(&ports) as f64 * PAYLOAD;
+pub fn compare(name: &str, mut ports: Vec<Port>, backend: &str, measure: impl Fn() -> Measured + Sync) {
+    let nominal = rate_bps(&ports) as f64 * PAYLOAD_SHARE;
     let mut pair = || {
         set_rule(&mut ports, RULE, backend);
         let marked = Sample::take(&ports, &measure);
@@ -88,13 +113,13 @@ pub fn compare(name: &str, mut ports: Vec<Port>, backend: &str, measure: impl Fn
         row.print(name, backend);
         row
     };
-    let verdict = |row: &Row| assert_eq!(row.fault(3), None, "{name}: {row:?}");
+    let verdict = |row: &Row| assert_eq!(row.fault(THRESHOLD_BYTES, 3), None, "{name}: {row:?}");
     vmcc_testkit::judge(&mut pair, verdict, |row| row.tail_drop.measured.goodput_bps / nominal);
     detach(ports);
 }
 
 fn rate_bps(ports: &[Port]) -> u64 {
-    let rates = ports.iter().map(|port| port.stats().unwrap_or_else(|e| panic!("{e}")).rate_bps);
+    let rates = ports.iter().map(|port| stats(port).rate_bps);
     rates.map(|rate| rate.expect("a rate")).sum()
 }
 
@@ -102,7 +127,12 @@ fn rate_bps(ports: &[Port]) -> u64 {
 /// a part of it. Tried anew when it is not as it should be: there are kernels that skip a congestion control in BPF now and
 /// then, after which a window grows until the queue is full (docs/reference/kernels.md), and an emulated machine may stand still until
 /// TCP gives up waiting, or be too slow to fill the ports.
-pub fn compare_multipath(name: &str, mut ports: Vec<Port>, backend: &str, measure: impl Fn() -> Measured) {
+pub fn compare_multipath(
+    name: &str,
+    mut ports: Vec<Port>,
+    backend: &str,
+    measure: impl Fn() -> Measured + Sync,
+) {
     let name = format!("MPTCP: {name}");
     let mut pair = || {
         set_rule(&mut ports, "{ rule = 'none' }", backend);
@@ -114,11 +144,11 @@ pub fn compare_multipath(name: &str, mut ports: Vec<Port>, backend: &str, measur
     };
     let mut row = pair();
     for _ in 1..TRIES {
-        let Some(fault) = row.fault(SHORTER) else { break };
+        let Some(fault) = row.fault(multipath::THRESHOLD_BYTES, SHORTER) else { break };
         println!("{fault} ({} packets dropped by full queues); again:", row.marked.drops);
         row = pair();
     }
-    assert_eq!(row.fault(SHORTER), None, "{name}: {row:?}");
+    assert_eq!(row.fault(multipath::THRESHOLD_BYTES, SHORTER), None, "{name}: {row:?}");
     for sample in [&row.marked, &row.tail_drop] {
         let parts = &sample.measured.subflow_bytes;
         println!("subflows carried {parts:?} bytes");
@@ -130,14 +160,20 @@ pub fn compare_multipath(name: &str, mut ports: Vec<Port>, backend: &str, measur
 
 /// Marks and drops since the ports were attached, over all of them.
 fn counters(ports: &[Port]) -> (u64, u64) {
-    let stats = ports.iter().map(|port| port.stats().unwrap_or_else(|e| panic!("{e}")));
-    let each = stats.map(|stats| (stats.classes[0].marked, stats.classes[0].drops_full));
+    let each = ports.iter().map(|port| {
+        let class = &stats(port).classes[0];
+        (class.marked, class.drops_full)
+    });
     each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+fn stats(port: &Port) -> PortStats {
+    port.stats().unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn set_rule(ports: &mut [Port], rule: &str, backend: &str) {
     for port in ports {
-        let rate = port.stats().unwrap_or_else(|e| panic!("{e}")).rate_bps.expect("a rate") / 1_000_000;
+        let rate = stats(port).rate_bps.expect("a rate") / 1_000_000;
         let text = format!("rate = '{rate}mbit'\nmarking = {rule}\nbackend = '{backend}'\n");
         port.reconfigure(&config(&text)).unwrap_or_else(|e| panic!("{e}"));
     }

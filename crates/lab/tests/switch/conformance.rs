@@ -8,11 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::bench::Statistics;
 use vmcc_host::port::Port;
-use vmcc_port::Backend;
+use vmcc_port::{Backend, PortStats};
+use vmcc_testkit::control::{payload_bps, tbf_share};
 
-/// Wire bytes per byte of goodput at an MTU of 1500 with TCP timestamps, Ethernet header included.
-const WIRE: f64 = 1514.0 / 1448.0;
-const RATE_BPS: f64 = 40e6;
+const RATE_MBIT: u32 = 40;
 /// Deep enough that the queue never runs dry while a sender waits for a processor.
 const AT_200_KB: &str = "marking = { rule = 'threshold', at = '200kB' }";
 const AT_30_KB: &str = "marking = { rule = 'threshold', at = '30kB' }";
@@ -38,20 +37,43 @@ fn sent(port: &Port) -> Vec<u64> {
     classes.iter().map(|class| class.bytes.saturating_sub(class.backlog_bytes)).collect()
 }
 
-/// Bytes that each class sends in three seconds of `running`, from when all of them have a queue.
+/// Bytes that each class sends in three seconds of `running`, from when all of them have a queue; none if that is too late.
 fn sent_while_all_wait(port: &Port, running: impl Fn() -> bool) -> Vec<u64> {
     while running() && port.stats().unwrap().classes.iter().any(|class| class.backlog_bytes < 100_000) {
         thread::sleep(Duration::from_millis(10));
     }
     let before = sent(port);
     thread::sleep(Duration::from_secs(3));
-    assert!(running(), "not all classes waited in time");
-    sent(port).iter().zip(before).map(|(after, before)| after - before).collect()
+    let after = if running() { sent(port) } else { Vec::new() };
+    after.iter().zip(before).map(|(after, before)| after - before).collect()
 }
 
 /// Classes that wait share the port by their weights, within its rate; what was there before comes back. All was sent
 /// before, so the speed of this machine plays no part.
 pub fn shares_follow_weights_within_the_rate(backend: &str, kind: Backend, weights: &[u32]) {
+    let verdict = |(bytes, elapsed): &(Vec<u64>, Duration)| {
+        assert_shares(bytes, weights);
+        let rate = bytes.iter().sum::<u64>() as f64 * 8.0 / elapsed.as_secs_f64();
+        println!("{kind:?} {weights:?}: {bytes:?} bytes, {rate:.0} bit/s");
+        assert!(rate < 2.04e6, "{rate} bit/s instead of 2 Mbit/s");
+        // Timers of an emulated machine (the BPF queueing discipline's) may be late by any time.
+        assert!(kind == Backend::Bpf || rate > 1.94e6, "{rate} bit/s instead of 2 Mbit/s");
+    };
+    let control = |_: &_| tbf_share(2, Duration::ZERO, 1);
+    vmcc_testkit::judge(|| sent_of_what_waits(backend, kind, weights), verdict, control);
+}
+
+/// Each class's part of what was sent is that of its weight.
+fn assert_shares(sent: &[u64], weights: &[u32]) {
+    let (total, sum) = (sent.iter().sum::<u64>() as f64, weights.iter().sum::<u32>());
+    for (sent, weight) in sent.iter().zip(weights) {
+        let error = *sent as f64 / total * f64::from(sum) / f64::from(*weight) - 1.0;
+        assert!(error.abs() < 0.05, "{sent} of {total} bytes instead of {weight}/{sum}: {error:.3}");
+    }
+}
+
+/// Bytes that each class sends at 2 Mbit/s within some time, and the time.
+fn sent_of_what_waits(backend: &str, kind: Backend, weights: &[u32]) -> (Vec<u64>, Duration) {
     let bridge = Bridge::new(2);
     let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
     let before = bridge.queues(1);
@@ -67,22 +89,37 @@ pub fn shares_follow_weights_within_the_rate(backend: &str, kind: Backend, weigh
     assert_eq!(bridge.queues(1), before, "as before");
     assert!(stats.classes.iter().all(|class| class.backlog_packets > 0), "all wait: {stats:?}");
 
-    let bytes: Vec<u64> = second.iter().zip(first).map(|(second, first)| second - first).collect();
-    let (total, sum) = (bytes.iter().sum::<u64>() as f64, weights.iter().sum::<u32>());
-    let rate = total * 8.0 / elapsed.as_secs_f64();
-    println!("{kind:?} {weights:?}: {bytes:?} bytes, {rate:.0} bit/s");
-    for (bytes, weight) in bytes.iter().zip(weights) {
-        let error = *bytes as f64 / total * f64::from(sum) / f64::from(*weight) - 1.0;
-        assert!(error.abs() < 0.05, "{bytes} of {total} bytes instead of {weight}/{sum}: {error:.3}");
-    }
-    assert!(rate < 2.04e6, "{rate} bit/s instead of 2 Mbit/s");
-    // Timers of an emulated machine (the BPF queueing discipline's) may be late by any time; this machine's, by what others
-    // take of it in five seconds.
-    assert!(kind == Backend::Bpf || rate > 1.8e6, "{rate} bit/s instead of 2 Mbit/s");
+    (second.iter().zip(first).map(|(second, first)| second - first).collect(), elapsed)
 }
 
 /// The same with TCP, at a rate that takes a machine of some speed.
 pub fn shares_hold_with_tcp(backend: &str, weights: &[u32]) {
+    let verdict = |tcp: &WithTcp| {
+        println!("{weights:?}: {tcp:?}");
+        assert_eq!(tcp.sent.len(), weights.len(), "all classes wait in time");
+        assert_shares(&tcp.sent, weights);
+        assert!((0.93..1.02).contains(&tcp.in_use), "{} of the rate", tcp.in_use);
+        for class in &tcp.stats.classes {
+            let drops = class.drops_full + class.drops_other;
+            assert!(class.marked > 0 && drops == 0, "marks before it drops: {class:?}");
+        }
+    };
+    let connections = 2 * u32::try_from(weights.len()).expect("few classes");
+    let control = |_: &_| tbf_share(RATE_MBIT, Duration::ZERO, connections);
+    vmcc_testkit::judge(|| with_tcp(backend, weights), verdict, control);
+}
+
+/// Classes that all send by TCP.
+#[derive(Debug)]
+struct WithTcp {
+    /// Bytes of each while all waited.
+    sent: Vec<u64>,
+    /// Share of the rate that all carried together.
+    in_use: f64,
+    stats: PortStats,
+}
+
+fn with_tcp(backend: &str, weights: &[u32]) -> WithTcp {
     let count = weights.len();
     let bridge = Bridge::new(u8::try_from(count + 1).expect("few classes"));
     let sink = &bridge.hosts[count];
@@ -94,22 +131,8 @@ pub fn shares_hold_with_tcp(backend: &str, weights: &[u32]) {
         let sent = sent_while_all_wait(&port, || !transfers.is_finished());
         (sent, transfers.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
     });
-    let stats = port.detach().unwrap();
-    println!("{weights:?}: {sent:?} bytes, {measured:?}");
-    let (total, sum) = (sent.iter().sum::<u64>() as f64, weights.iter().sum::<u32>());
-    for (sent, weight) in sent.iter().zip(weights) {
-        let error = *sent as f64 / total * f64::from(sum) / f64::from(*weight) - 1.0;
-        assert!(error.abs() < 0.05, "{sent} of {total} bytes instead of {weight}/{sum}: {error:.3}");
-    }
-    let wire = measured.iter().map(|m| m.goodput_bps).sum::<f64>() * WIRE;
-    println!("{:.1} Mbit/s on the wire", wire / 1e6);
-    assert!((0.9 * RATE_BPS..1.02 * RATE_BPS).contains(&wire), "{wire} bit/s on the wire");
-    for class in &stats.classes {
-        assert!(
-            class.marked > 0 && class.drops_full + class.drops_other == 0,
-            "marks before it drops: {class:?}"
-        );
-    }
+    let in_use = measured.iter().map(|m| m.goodput_bps).sum::<f64>() / payload_bps(RATE_MBIT);
+    WithTcp { sent, in_use, stats: port.detach().unwrap() }
 }
 
 /// A queue of ECN traffic stays near its threshold; one of legacy traffic is never marked, and dropped at its limit.

@@ -14,8 +14,9 @@ use vmcc_host::diag::{Diag, Subflow};
 use vmcc_netlink::{MAX_LIMIT, PathManager};
 use vmcc_port::PortConfig;
 
-/// Above how much a port marks.
+/// Rule of a port that marks, and its threshold.
 pub const RULE: &str = "{ rule = 'threshold', at = '15kB' }";
+pub const THRESHOLD_BYTES: u64 = 15_000;
 
 /// Each of two ports that mark.
 pub fn config(rate: &str, backend: &str) -> PortConfig {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::{Loaded, port::Port};
+use vmcc_testkit::control::payload_bps;
 use vmcc_testkit::netns::run;
 use vmcc_testkit::paths::{Net, Over, Shape, alone, connect, listen, transfer};
 
@@ -103,7 +104,7 @@ fn root_every_algorithm_carries_mptcp_over_two_paths() {
 fn reno_share(net: &Net, rate_mbit: u32) -> f64 {
     net.select("reno");
     let done = transfer(net, Over::Tcp, 5004, |sent| sent >= 4 * MB);
-    done.bytes as f64 * 8e-6 / done.seconds / (f64::from(rate_mbit) * 1448.0 / 1514.0)
+    done.bytes as f64 * 8.0 / done.seconds / payload_bps(rate_mbit)
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! One budget for the ports of a VM, in fixed parts or shared, as an operator sets it, with real traffic.
 
-use crate::wire::{self, Pair};
+use crate::wire::Pair;
 use serde_json::json;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_testkit::control::tbf_share;
 
 /// Rate of each port in the same seconds, in Mbit/s on the wire; `None` if a stream has ended before. Each port has streams all the
 /// time, enough to keep its queue from running empty.
@@ -43,7 +44,7 @@ fn judge_rates(pair: &Pair, ports: &[(&str, &str)], verdict: impl Fn(&[f64])) {
         assert_eq!(rates.len(), ports.len(), "a stream has ended before it was measured");
         verdict(rates);
     };
-    vmcc_testkit::judge(measure, verdict, |_| wire::control(100));
+    vmcc_testkit::judge(measure, verdict, |_| tbf_share(100, Duration::ZERO, 4));
 }
 
 /// Bytes that a port has sent, and when. Read again if the read took a hundredth of the time that a rate is measured over.

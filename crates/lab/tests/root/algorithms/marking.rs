@@ -4,6 +4,7 @@ use crate::common::{alone, control, judged, run};
 use vmcc_lab::LabSpec;
 use vmcc_results::{Metrics, RunOutput};
 use vmcc_scenario::{Document, Overrides};
+use vmcc_testkit::control::payload_bps;
 
 /// The only case of a built-in scenario with `set`.
 fn case(name: &str, set: &[&str]) -> LabSpec {
@@ -52,7 +53,7 @@ fn root_service_queues_share_by_weight_and_mark_at_their_own_thresholds() {
         assert!((0.4 * 28_571.0..1.5 * 28_571.0).contains(&queue), "{queue} B wait where 28,571 are wanted");
     };
     // Senders that wait for a processor leave their class empty, and its turn to the others.
-    let in_use = |output: &RunOutput| output.metrics.goodput_bps.unwrap() / (100e6 * 1448.0 / 1514.0);
+    let in_use = |output: &RunOutput| output.metrics.goodput_bps.unwrap() / payload_bps(100);
     let backlogged = |output: &RunOutput| {
         println!("{:.3} of the port's rate were used", in_use(output));
         if in_use(output) > 0.98 { control() } else { 0.0 }
@@ -66,7 +67,7 @@ fn root_a_capped_queue_leaves_the_rest_unused() {
     let set = ["variant=capped alone", "duration=4s"];
     let spec = case("marking/weights-21", &set);
     // A third of 100 Mbit/s in full frames.
-    let cap = 100e6 / 3.0 * 1448.0 / 1514.0;
+    let cap = payload_bps(100) / 3.0;
     judged(&spec, |output| {
         let alone = figure(&output.metrics, "traffic.one.goodput_bps");
         assert!((0.9 * cap..1.03 * cap).contains(&alone), "{alone}");
