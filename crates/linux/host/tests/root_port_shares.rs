@@ -4,6 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::port::Port;
 use vmcc_port::PortStats;
+use vmcc_testkit::control::tbf_share;
+use vmcc_testkit::judge;
 use vmcc_testkit::netns::Server;
 use vmcc_testkit::port::{Pair, client, config};
 
@@ -75,9 +77,30 @@ fn thresholds(port: &Port) -> Vec<f64> {
 
 const RATE_70: &str = "rate = '70mbit'\nqueue = 'drr'\nbackend = 'htb'\n";
 
-/// Datagrams that fill the queues, whatever else the machine does: shares are the scheduler's alone.
+/// Share of 70 Mbit/s that plain TCP fills now by as many connections.
+fn control() -> f64 {
+    tbf_share(70, Duration::ZERO, 8)
+}
+
+/// Counters around a stretch of time.
+type Look = (PortStats, PortStats);
+
+/// Datagrams that fill the queues: shares are the scheduler's alone.
 #[test]
 fn root_port_shares_by_weight_and_lends_what_one_class_leaves() {
+    let verdict = |(all, two, stats): &(Look, Look, PortStats)| {
+        let waiting = |stats: &PortStats| stats.classes.iter().map(|c| c.backlog_packets).collect::<Vec<_>>();
+        println!("{:.2?} {:?}", shares(&all.0, &all.1), waiting(&all.1));
+        println!("{:.2?} {:?}", shares(&two.0, &two.1), waiting(&two.1));
+        assert!(stats.classes.iter().all(|class| class.marked == 0), "{stats:?}");
+        assert_near(&shares(&all.0, &all.1), &[400.0 / 7.0, 200.0 / 7.0, 100.0 / 7.0], 0.02);
+        assert_near(&shares(&two.0, &two.1)[1..], &[200.0 / 3.0, 100.0 / 3.0], 0.02);
+    };
+    judge(floods_of_three_classes, verdict, |_| control());
+}
+
+/// All three classes, two of them, and the port's counters at the end.
+fn floods_of_three_classes() -> (Look, Look, PortStats) {
     let pair = Pair::new();
     let port = attach(&pair, &classes(RATE_70, &[(5751, 4), (5752, 2), (5753, 1)]));
     let flood = |seconds: u32| format!("-u -b 80M -l 1448 -t {seconds}");
@@ -90,17 +113,21 @@ fn root_port_shares_by_weight_and_lends_what_one_class_leaves() {
         thread::sleep(Duration::from_millis(2500));
         (all, look(&port, 2.0))
     });
-    let waiting = |stats: &PortStats| stats.classes.iter().map(|c| c.backlog_packets).collect::<Vec<_>>();
-    println!("{:.2?} {:?}", shares(&all.0, &all.1), waiting(&all.1));
-    println!("{:.2?} {:?}", shares(&two.0, &two.1), waiting(&two.1));
-    let stats = port.detach().unwrap();
-    assert!(stats.classes.iter().all(|class| class.marked == 0), "{stats:?}");
-    assert_near(&shares(&all.0, &all.1), &[400.0 / 7.0, 200.0 / 7.0, 100.0 / 7.0], 0.05);
-    assert_near(&shares(&two.0, &two.1)[1..], &[200.0 / 3.0, 100.0 / 3.0], 0.05);
+    (all, two, port.detach().unwrap())
 }
 
 /// TCP that listens to marks.
 fn weights(rule: &str, first: u16) {
+    let verdict = |(three, two, stats): &(Vec<f64>, Vec<f64>, PortStats)| {
+        println!("{rule}: {three:.0?}, without the first {two:.0?}\n{stats:?}");
+        assert!(stats.classes.iter().all(|class| class.marked > 0 && class.drops_full == 0), "{stats:?}");
+        assert_near(three, &[40_000.0, 20_000.0, 10_000.0], 0.1);
+        assert_near(&two[1..], &[46_667.0, 23_333.0], 0.1);
+    };
+    judge(|| thresholds_of_three_and_two(rule, first), verdict, |_| control());
+}
+
+fn thresholds_of_three_and_two(rule: &str, first: u16) -> (Vec<f64>, Vec<f64>, PortStats) {
     let pair = Pair::new();
     // C x RTT = 70,000 bytes.
     let marking = format!("marking = {{ rule = '{rule}', rtt = '8ms', lambda = 1.0 }}");
@@ -113,12 +140,7 @@ fn weights(rule: &str, first: u16) {
         thread::sleep(Duration::from_millis(2500));
         (three, thresholds(&port))
     });
-    println!("{rule}: {three:.0?}, without the first {two:.0?}");
-    let stats = port.detach().unwrap();
-    println!("{stats:?}");
-    assert!(stats.classes.iter().all(|class| class.marked > 0 && class.drops_full == 0), "{stats:?}");
-    assert_near(&three, &[40_000.0, 20_000.0, 10_000.0], 0.1);
-    assert_near(&two[1..], &[46_667.0, 23_333.0], 0.1);
+    (three, two, port.detach().unwrap())
 }
 
 #[test]
@@ -133,6 +155,18 @@ fn root_port_thresholds_follow_who_is_there_by_sojourn() {
 
 #[test]
 fn root_port_serves_in_strict_order_and_the_second_marks_by_what_is_left() {
+    let verdict = |(both, alone): &(Look, Look)| {
+        let [busy, free] = [shares(&both.0, &both.1), shares(&alone.0, &alone.1)];
+        println!("{busy:.2?} {free:.2?} {both:?} {alone:?}");
+        // The second has its guarantee, a tenth.
+        assert!(busy[0] > 85.0 && busy[1] > 8.0 && free[1] > 99.0, "{busy:?} {free:?}");
+        assert_eq!(alone.1.classes[1].threshold_bytes, Some(70_000));
+    };
+    judge(strict_order, verdict, |_| control());
+}
+
+/// Two classes in strict order, and the second one alone.
+fn strict_order() -> (Look, Look) {
     let pair = Pair::new();
     let marking = "marking = { rule = 'tcn', rtt = '8ms', lambda = 1.0 }";
     let text = format!(
@@ -141,17 +175,14 @@ fn root_port_serves_in_strict_order_and_the_second_marks_by_what_is_left() {
          [[class]]\nname = 'second'\nguarantee = '7mbit'\n"
     );
     let port = attach(&pair, &text);
-    let (both, alone) = with_traffic(&pair, &[(5721, "-t 3 -P 4"), (5722, "-t 6 -P 4")], || {
+    let looks = with_traffic(&pair, &[(5721, "-t 3 -P 4"), (5722, "-t 6 -P 4")], || {
         thread::sleep(Duration::from_secs(1));
         let both = look(&port, 1.5);
         thread::sleep(Duration::from_secs(1));
         (both, look(&port, 1.5))
     });
-    let [busy, free] = [shares(&both.0, &both.1), shares(&alone.0, &alone.1)];
-    println!("{busy:.2?} {free:.2?} {both:?} {alone:?}");
     port.detach().unwrap();
-    assert!(busy[0] > 80.0 && busy[1] > 5.0 && free[1] > 99.0, "{busy:?} {free:?}");
-    assert_eq!(alone.1.classes[1].threshold_bytes, Some(70_000));
+    looks
 }
 
 #[test]
@@ -185,9 +216,17 @@ fn root_port_virtual_queues_mark_before_the_real_ones_are_long() {
         assert!(stats.classes.iter().all(|class| class.marked > 0), "{stats:?}");
         (longest, rate, shares(&seen.0, &seen.1))
     };
-    let (real, rate_real, _) = measure("", 5731);
-    let (phantom, rate_phantom, by_weight) = measure("phantom = 0.9", 5741);
-    assert!(2 * phantom < real, "{phantom} {real}");
-    assert!((0.7..1.1).contains(&(rate_phantom / rate_real)), "{rate_phantom} {rate_real}");
-    assert_near(&by_weight, &[200.0 / 3.0, 100.0 / 3.0], 0.25);
+    let both = || [measure("", 5731), measure("phantom = 0.9", 5741)];
+    let verdict = |[real, phantom]: &[(u64, f64, Vec<f64>); 2]| {
+        assert!(2 * phantom.0 < real.0, "{} {}", phantom.0, real.0);
+        // 100 Mbit/s; four windows of two packets are more than the virtual queues want.
+        assert!(
+            (11.5e6..12.6e6).contains(&real.1) && (0.85..1.02).contains(&(phantom.1 / real.1)),
+            "{} {}",
+            phantom.1,
+            real.1
+        );
+        assert_near(&phantom.2, &[200.0 / 3.0, 100.0 / 3.0], 0.25);
+    };
+    judge(both, verdict, |_| tbf_share(100, Duration::ZERO, 4));
 }
