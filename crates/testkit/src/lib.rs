@@ -1,4 +1,4 @@
-//! What tests of several crates share.
+//! Common parts of the tests of all crates.
 //!
 //! # Verdicts on a shared machine
 //!
