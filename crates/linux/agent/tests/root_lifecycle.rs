@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use vmcc_agent::ports::{self, Unmarked};
-use vmcc_agent::{Error, Request};
+use vmcc_agent::{Error, Guard, GuardState, Policy, Request};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::port::PortError;
 use vmcc_port::{ConfigFile, PortConfig};
@@ -57,15 +57,13 @@ fn root_algorithms_stay_up_until_down() {
 fn root_guards_stop_and_leave_the_algorithms_up() {
     let _down = Down;
     let wanted = [params("vmcc")];
-    let guards = vmcc_agent::up(Request { guarded: true, ..request(&wanted) }).unwrap();
+    let requests = vmcc_agent::up(Request { guarded: true, ..request(&wanted) }).unwrap();
     let stop = AtomicBool::new(false);
-    let closed = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(|| stop.store(true, Ordering::SeqCst));
-        let (policy, mut state) = (vmcc_agent::Policy::default(), vmcc_agent::GuardState::default());
-        guards.watch(policy, &mut state, &stop, &mut |seen| panic!("nobody sends: {seen:?}"))
+        let guard = Guard::new(requests, Policy::default(), GuardState::default());
+        guard.watch(&stop, &mut |seen| panic!("nobody sends: {seen:?}"));
     });
-    assert!(closed.is_empty());
-    drop(guards);
     assert!(available().contains("mp_vmcc"));
 }
 
