@@ -38,7 +38,7 @@ packages() {
 	{
 		changed 'crates/*' | sed -E 's#^crates/((base|cc|quic|linux|experiment)/)?([a-z]+)/.*#\3#'
 		[ -z "$(changed 'algorithms/*')" ] || echo cc
-		[ -z "$(changed 'kernel/*')" ] || echo host
+		[ -z "$(changed 'kernel/*')" ] || echo bpf
 		[ -z "$(changed 'scenarios/*')" ] || echo scenario
 	} | sort -u | sed 's/^cli$/vmcc/; t; s/^/vmcc-/'
 }
@@ -61,7 +61,7 @@ while read -r package; do
 	[ -n "$package" ] || continue
 	all+=(-p "$package")
 	# The others need clang and a kernel; scripts/test.sh has stages for them.
-	case $package in vmcc-host | vmcc-lab | vmcc-netlink) continue ;; esac
+	case $package in vmcc-agent | vmcc-bpf | vmcc-guard | vmcc-lab | vmcc-netlink | vmcc-system) continue ;; esac
 	portable+=(-p "$package")
 	chosen+=("$package")
 done < <(packages)

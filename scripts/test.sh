@@ -92,7 +92,7 @@ sys.exit(bool(heard))'
 stage_portable() {
 	local fakes name
 	if cargo tree --locked -e normal,build,dev --prefix none | grep -E '^(libbpf|libelf)'; then
-		echo "a default member depends on libbpf or libelf; only vmcc-host and vmcc-lab may"
+		echo "a default member depends on libbpf or libelf; only vmcc-bpf and vmcc-lab may"
 		return 1
 	fi
 	compiled_once && build_portable || return
@@ -137,7 +137,7 @@ portably() { # portably COMMAND...: where no program of the kernel engine's is t
 # What builds with and without the kernel engine share is compiled once only if both ask for the same features.
 compiled_once() {
 	local twice
-	twice=$(comm -23 <(features_of) <(features_of --workspace "${kernel_features[@]}") | grep -v '^vmcc v')
+	twice=$(comm -23 <(features_of) <(features_of --workspace "${kernel_features[@]}") | grep -vE '^vmcc(-port)? v')
 	[ -z "$twice" ] || {
 		printf '%s\n' "$twice"
 		echo "would be compiled twice: without the kernel engine it has fewer features; see the end of crates/cli/Cargo.toml"
@@ -299,9 +299,9 @@ stage_root() {
 }
 
 # Modules whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
-of_private='/root::private::|/root_port'
+of_private='/root::private::'
 # Modules about what an agent keeps in the kernel, says of it and closes; and about what others leave there.
-of_agents='/root::agents::|/(churn|replay)[[:space:]]'
+of_agents='/root::agents::'
 
 run_private() {
 	# Ports of so low rates that several are filled at once.

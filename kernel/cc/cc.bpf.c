@@ -351,7 +351,7 @@ u32 BPF_PROG(cc_min_tso_segs, struct sock *sk)
 
 /* The loader requests AccECN there (MP_OPS_FLAGS). */
 _Static_assert(__builtin_offsetof(struct tcp_congestion_ops, flags) == MP_OPS_FLAGS,
-	       "crates/linux/host sets the flags");
+	       "crates/linux/bpf sets the flags");
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops mp_ops = {

@@ -21,7 +21,7 @@
  * slot back before it leaves, so there is one for each that is counted.
  *
  * A subflow that could not join tries again one round trip later; so does one whose entry is gone,
- * because user space found that nobody held it any more (crates/linux/host, gc.rs).
+ * because user space found that nobody held it any more (crates/linux/bpf, gc.rs).
  *
  * A slot is written by its owner and read by siblings without a lock.  One bit is shared: siblings
  * clear CC_SLOT_ESTABLISHED of a path that became a backup (group_find_backups).  Each field is a

@@ -2,7 +2,7 @@
 /*
  * Holds what leaves a port while its root queue is exchanged: instead of to the port, packets go to
  * a device whose queue lets nothing out, and from its other end back to the port once that is over.
- * See crates/linux/host/src/port/swap.
+ * See crates/linux/port/src/serve/swap.
  */
 #include "kernel_types.h"
 #include "hold_shared.h"

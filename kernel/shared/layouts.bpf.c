@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Never loaded: the types and constants that the programs and crates/linux/host share, for the test
- * that compares them with those in Rust (crates/linux/host/src/shared).  BTF keeps what a variable
+ * Never loaded: the types and constants that the programs and crates/linux/bpf share, for the test
+ * that compares them with those in Rust (crates/linux/bpf/src/shared).  BTF keeps what a variable
  * has.
  */
 #include "bucket.h"
@@ -66,7 +66,7 @@ enum sharing_macros {
 	SHARED_MACRO(CC_SHARING_ANSWERED),
 };
 
-_Static_assert(MP_GROUP_DEAD == UINT64_MAX, "mirrored in crates/linux/host, too long for an enum");
+_Static_assert(MP_GROUP_DEAD == UINT64_MAX, "mirrored in crates/linux/bpf, too long for an enum");
 
 SHARED_ENUM(cc_macros);
 SHARED_ENUM(cc_state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs of a port and the loader (crates/linux/host/src/port) both read.  Fixed
+/* What the programs of a port and the loader (crates/linux/port/src/serve) both read.  Fixed
  * layouts, no pointers. */
 #ifndef VMCC_PORT_SHARED_H
 #define VMCC_PORT_SHARED_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs and the loader (crates/linux/host) both read.  Fixed layouts, no pointers. */
+/* What the programs and the loader (crates/linux/bpf) both read.  Fixed layouts, no pointers. */
 #ifndef VMCC_SHARED_H
 #define VMCC_SHARED_H
 

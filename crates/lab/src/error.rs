@@ -4,9 +4,9 @@ use crate::guest::GuestError;
 use std::io;
 use std::path::PathBuf;
 
+use vmcc_bpf::ControlError;
 pub use vmcc_engine::ErrorKind;
-use vmcc_host::ControlError;
-use vmcc_host::port::PortError;
+use vmcc_port::PortError;
 
 /// An error of the lab.
 #[derive(Debug, thiserror::Error)]
@@ -196,7 +196,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn diag(error: &vmcc_host::diag::DiagError) -> Self {
+    pub(crate) fn diag(error: &vmcc_system::diag::DiagError) -> Self {
         Self::Measurement {
             what: "sampling the sockets".to_owned(),
             cause: error.to_string(),

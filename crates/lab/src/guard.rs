@@ -3,8 +3,8 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vmcc_bpf::{ControlError, Loaded};
 use vmcc_guard::{Guard, GuardEvent, GuardState, Policy, RequestCounts, RequestReaders};
-use vmcc_host::{ControlError, Loaded};
 
 /// Guard of a run's own algorithms. Requests are read once: those of an algorithm that another process has loaded belong to its
 /// guard.

@@ -1,11 +1,11 @@
-//! The ports of the virtual switches, served as on any host: scheduled, capped and marked by `vmcc-host`.
+//! The ports of the virtual switches, served as on any host: scheduled, capped and marked by `vmcc-bpf`.
 
 use crate::Error;
 use crate::netns;
 use crate::spec::{LabSpec, OfPaths};
 use crate::topology::{PortPlace, Topology};
-use vmcc_host::port::{Port, PortError};
 use vmcc_port::PortStats;
+use vmcc_port::{Port, PortError};
 use vmcc_scenario::model::Marking;
 
 /// A port that is served. Dropping it detaches.

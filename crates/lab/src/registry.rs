@@ -1,20 +1,23 @@
 //! On-disk record of the objects of each live run, so that the leftovers of a killed run can be found and removed.
 //!
-//! One JSON file per run in `/run/vmcc`, rewritten (atomically) before an object is created. It names its
-//! owner by process id, start time and boot: a recycled process id is not mistaken for the owner.
+//! One JSON file per run in `/run/vmcc`, a folder that only root can change. It is rewritten (atomically) before an object
+//! is created, and names its owner by process id, start time and boot: a recycled process id is not mistaken for the owner.
 
 use crate::Error;
 use crate::{netns, throttle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use vmcc_system::Folder;
 
-/// Directory of the records.
-const DIRECTORY: &str = "/run/vmcc";
+/// Directory of the records, and its parent.
+const PARENT: &str = "/run";
+const DIRECTORY: &str = "vmcc";
+const EXTENSION: &str = ".json";
 /// Records are small; a larger file is not ours.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 const MAX_RUN_ID_LEN: usize = 24;
@@ -67,14 +70,13 @@ struct Content {
 /// The record of one run. Dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct Record {
-    path: PathBuf,
+    folder: Folder,
     content: Content,
 }
 
 impl Record {
     /// Claims `run_id` for this process, or a free one.
     pub(crate) fn claim(run_id: Option<&str>) -> Result<Self, Error> {
-        fs::create_dir_all(DIRECTORY).map_err(|e| Error::file(DIRECTORY, e))?;
         let pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
         let owner = ProcessId::of(pid).map_err(|e| Error::file("/proc/self/stat", e))?;
         if let Some(run_id) = run_id {
@@ -92,7 +94,19 @@ impl Record {
     }
 
     fn create(run_id: &str, owner: &ProcessId) -> Result<Self, Error> {
-        let path = Path::new(DIRECTORY).join(format!("{run_id}.json"));
+        Self::create_in(Folder::make(PARENT, DIRECTORY).map_err(unusable)?, run_id, owner)
+    }
+
+    fn create_in(folder: Folder, run_id: &str, owner: &ProcessId) -> Result<Self, Error> {
+        let name = file_name(run_id);
+        match folder.make_new(&name) {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let pid = read(&folder, &name).map_or(0, |other| other.owner.pid);
+                return Err(Error::RunTaken { run_id: run_id.to_owned(), pid });
+            }
+            Err(e) => return Err(Error::file(folder.path(&name), e)),
+        }
         let content = Content {
             run_id: run_id.to_owned(),
             owner: owner.clone(),
@@ -100,15 +114,7 @@ impl Record {
             processes: Vec::new(),
             cgroups: Vec::new(),
         };
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                let pid = read(&path).map_or(0, |other| other.owner.pid);
-                return Err(Error::RunTaken { run_id: run_id.to_owned(), pid });
-            }
-            Err(e) => return Err(Error::file(path, e)),
-        }
-        let record = Self { path, content };
+        let record = Self { folder, content };
         record.write()?;
         Ok(record)
     }
@@ -141,21 +147,37 @@ impl Record {
     }
 
     fn write(&self) -> Result<(), Error> {
-        let failed = |e| Error::file(&self.path, e);
-        let temporary = self.path.with_extension("tmp");
-        let bytes = serde_json::to_vec(&self.content).map_err(|e| failed(e.into()))?;
-        let mut file = fs::File::create(&temporary).map_err(failed)?;
-        file.write_all(&bytes).map_err(failed)?;
-        fs::rename(&temporary, &self.path).map_err(failed)
+        let (name, temporary) = self.names();
+        let write = || -> io::Result<()> {
+            let bytes = serde_json::to_vec(&self.content)?;
+            self.folder.remove(&temporary)?;
+            self.folder.make_new(&temporary)?.write_all(&bytes)?;
+            self.folder.rename(&temporary, &name)
+        };
+        write().map_err(|e| Error::file(self.folder.path(&name), e))
+    }
+
+    /// Names of the record, and of its next content until it is whole.
+    fn names(&self) -> (String, String) {
+        (file_name(&self.content.run_id), format!("{}.tmp", self.content.run_id))
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
+        let (name, temporary) = self.names();
         // A record that stays is harmless: its owner is dead soon, and `vmcc clean` removes it.
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(self.path.with_extension("tmp"));
+        let _ = self.folder.remove(&name);
+        let _ = self.folder.remove(&temporary);
     }
+}
+
+fn file_name(run_id: &str) -> String {
+    format!("{run_id}{EXTENSION}")
+}
+
+fn unusable((path, error): (PathBuf, io::Error)) -> Error {
+    Error::file(path, error)
 }
 
 /// Objects that [`clean`] removed.
@@ -192,24 +214,25 @@ pub struct Busy {
 /// # Errors
 /// When a leftover exists and cannot be removed; the ones before it are removed.
 pub fn clean() -> Result<Cleaned, Error> {
+    Folder::open(PARENT, DIRECTORY)
+        .map_err(unusable)?
+        .map_or_else(|| Ok(Cleaned::default()), |folder| clean_in(&folder))
+}
+
+fn clean_in(folder: &Folder) -> Result<Cleaned, Error> {
     let mut cleaned = Cleaned::default();
-    let entries = match fs::read_dir(DIRECTORY) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
-        Err(e) => return Err(Error::file(DIRECTORY, e)),
-    };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "json")) {
+    let mut names = folder.names().map_err(|e| Error::file(folder.path(""), e))?;
+    names.sort();
+    for name in names.iter().filter(|name| name.ends_with(EXTENSION)) {
         // Unreadable: being written at this moment, or not ours.
-        let Some(content) = read(path) else { continue };
+        let Some(content) = read(folder, name) else { continue };
         if content.owner.is_alive() {
             cleaned.alive.push(content.run_id);
         } else {
             let busy = cleaned.busy.len();
             remove(&content, &mut cleaned)?;
             if cleaned.busy.len() == busy {
-                fs::remove_file(path).map_err(|e| Error::file(path, e))?;
+                folder.remove(name).map_err(|e| Error::file(folder.path(name), e))?;
                 cleaned.runs.push(content.run_id);
             }
         }
@@ -217,11 +240,11 @@ pub fn clean() -> Result<Cleaned, Error> {
     Ok(cleaned)
 }
 
-fn read(path: &Path) -> Option<Content> {
-    if fs::metadata(path).ok()?.len() > MAX_RECORD_BYTES {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+fn read(folder: &Folder, name: &str) -> Option<Content> {
+    let mut bytes = Vec::new();
+    folder.read(name)?.take(MAX_RECORD_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    // One that was cut off is none either.
+    serde_json::from_slice(&bytes).ok()
 }
 
 fn remove(content: &Content, cleaned: &mut Cleaned) -> Result<(), Error> {
@@ -300,5 +323,46 @@ mod tests {
             assert!(check_run_id(bad).is_err(), "{bad:?}");
         }
         assert!(check_run_id("demo-1").is_ok());
+    }
+
+    fn dead() -> ProcessId {
+        ProcessId { pid: 1, start_ticks: 1, boot_id: "another".into() }
+    }
+
+    #[test]
+    fn records_of_dead_runs_are_removed_and_other_files_neither_read_nor_waited_for() {
+        let temporary = tempfile::tempdir().unwrap();
+        let at = |name: &str| temporary.path().join(DIRECTORY).join(name);
+        let folder = || Folder::make(temporary.path().to_str().unwrap(), DIRECTORY).unwrap();
+        std::mem::forget(Record::create_in(folder(), "gone", &dead()).unwrap());
+        let me = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let mine = Record::create_in(folder(), "mine", &me).unwrap();
+        let taken = Record::create_in(folder(), "mine", &me);
+        assert!(matches!(taken, Err(Error::RunTaken { pid, .. }) if pid == me.pid));
+        // A record that a link leads to may be anybody's; a FIFO would be waited for.
+        let elsewhere = temporary.path().join("elsewhere");
+        fs::rename(at("gone.json"), &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, at("link.json")).unwrap();
+        nix::unistd::mkfifo(&at("fifo.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        fs::write(at("broken.json"), "{").unwrap();
+        let cleaned = clean_in(&folder()).unwrap();
+        assert_eq!((cleaned.runs, cleaned.alive), (vec![], vec!["mine".to_owned()]));
+        fs::copy(&elsewhere, at("gone.json")).unwrap();
+        assert_eq!(clean_in(&folder()).unwrap().runs, ["gone"]);
+        drop(mine);
+        assert!(!at("gone.json").exists() && !at("mine.json").exists() && elsewhere.exists());
+    }
+
+    #[test]
+    fn a_temporary_file_that_is_a_link_is_replaced_and_not_followed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let precious = temporary.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        let folder = Folder::make(temporary.path().to_str().unwrap(), DIRECTORY).unwrap();
+        std::os::unix::fs::symlink(&precious, folder.path("run.tmp")).unwrap();
+        let mut record = Record::create_in(folder, "run", &dead()).unwrap();
+        record.add_namespace("vmcc-a").unwrap();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+        assert_eq!(read(&record.folder, "run.json").unwrap().namespaces, ["vmcc-a"]);
     }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::Loaded;
+use vmcc_bpf::Loaded;
 use vmcc_metrics::observed::Energy;
 use vmcc_results::RunOutput;
 use vmcc_scenario::ResolvedCase;

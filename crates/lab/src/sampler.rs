@@ -14,9 +14,9 @@ use crate::workload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use vmcc_host::diag::{Diag, Subflow};
-use vmcc_host::states::States;
+use vmcc_bpf::states::States;
 use vmcc_metrics::observed::Closed;
+use vmcc_system::diag::{Diag, Subflow};
 
 /// More points than any run of the lab takes; beyond, sampling stops.
 const MAX_POINTS: usize = 10_000_000;

@@ -145,7 +145,7 @@ fn hierarchy() -> Result<PathBuf, Error> {
         // Version 1, which is there only with its controller.
         Err(_) => root.join("cpu.cfs_quota_us").exists() || root.join("cpu.shares").exists(),
     };
-    let root = vmcc_host::cpu_steal::hierarchies().into_iter().find(has).ok_or_else(missing)?;
+    let root = vmcc_system::cpu_steal::hierarchies().into_iter().find(has).ok_or_else(missing)?;
     let given = root.join("cgroup.subtree_control");
     if given.exists() {
         let failed = |e| Error::kernel("setting", format!("{}=+cpu", given.display()), e);

@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Failure};
 use vmcc_agent::{Connection, HostStatus, Path, Program};
 use vmcc_apps::status;
-use vmcc_host::cpu_steal::CpuSteal;
+use vmcc_system::cpu_steal::CpuSteal;
 
 /// State of this host, with the connections of programs. A user who may not read the kernel's state sees only those, if there are any.
 pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Failure> {

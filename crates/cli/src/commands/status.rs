@@ -10,9 +10,9 @@ use crate::table;
 use crate::ui::Ui;
 use serde_json::Value;
 use vmcc_agent::{HostStatus, Lingering};
+use vmcc_bpf::Status;
 use vmcc_cc::{MAX_PATHS, Params};
-use vmcc_host::Status;
-use vmcc_host::diag::Subflow;
+use vmcc_system::diag::Subflow;
 
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
     let host = programs::with(vmcc_agent::status().map_err(|e| agent_failure(&e)))?;

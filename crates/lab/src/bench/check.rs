@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::bench::Pair;
 use std::time::Duration;
+use vmcc_bpf::{LoadError, Loaded};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::{LoadError, Loaded};
 
 /// Long enough for both subflows to join and leave slow start, on an emulated machine as well.
 const DURATION: Duration = Duration::from_secs(1);

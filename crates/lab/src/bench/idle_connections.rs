@@ -12,7 +12,7 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use vmcc_host::diag::Diag;
+use vmcc_system::diag::Diag;
 
 const PORT: u16 = 5400;
 const PATHS: usize = 2;

@@ -20,8 +20,8 @@ pub use idle_connections::IdleConnections;
 
 use pair::Pair;
 use std::time::Duration;
+use vmcc_bpf::bench::{self, AlgorithmBench, BenchError, BenchOptions, Traffic, TrafficError};
 use vmcc_cc::Algorithm;
-use vmcc_host::bench::{self, AlgorithmBench, BenchError, BenchOptions, Traffic, TrafficError};
 
 /// Longer than the kernel's shortest retransmission timeout: what overshoots in slow start is over by then.
 const WARMUP: Duration = Duration::from_millis(250);

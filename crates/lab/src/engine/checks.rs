@@ -8,8 +8,9 @@ use crate::process::is_installed;
 use crate::{Cc, LabSpec, Transport};
 use std::path::Path;
 use std::sync::OnceLock;
-use vmcc_host::probe::{self, Check};
+use vmcc_bpf::probe;
 use vmcc_scenario::Plan;
+use vmcc_system::probe::Check;
 
 /// Checks without which no case runs on the kernel engine.
 const REQUIRED: [&str; 10] = [
@@ -36,7 +37,8 @@ pub fn checks() -> &'static [Check] {
             program("mptcpize", "MPTCP for programs that do not ask for it", "apt-get install mptcpize"),
             program(EMULATOR, "guests", "apt-get install qemu-system-x86"),
         ];
-        probe::checks().into_iter().chain(programs).chain([energy(), counted_instructions()]).collect()
+        let kernel = [probe::checks(), vmcc_port::probe::checks(), probe::algorithm_checks()].concat();
+        kernel.into_iter().chain(programs).chain([energy(), counted_instructions()]).collect()
     })
 }
 

@@ -6,7 +6,7 @@ use crate::topology::Topology;
 use crate::workload;
 use crate::{Error, Netns};
 use std::collections::BTreeMap;
-use vmcc_host::diag::{Diag, DiagError, MptcpDiag, Subflow};
+use vmcc_system::diag::{Diag, DiagError, MptcpDiag, Subflow};
 
 /// Data about one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

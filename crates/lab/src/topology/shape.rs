@@ -44,12 +44,7 @@ fn shaper_of(shape: &Shape) -> Shaper {
     };
     // Checked when the input was: fits 32 bits.
     let limit_bytes = shape.buffer_bytes().and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX);
-    Shaper {
-        rate_bytes_per_s: shape.rate.bytes_per_sec(),
-        burst_bytes: u32::try_from(burst).unwrap_or(u32::MAX),
-        limit_bytes,
-        limit_pkt,
-    }
+    Shaper { rate: shape.rate, burst_bytes: u32::try_from(burst).unwrap_or(u32::MAX), limit_bytes, limit_pkt }
 }
 
 /// Delays and loses what leaves a path towards a host, behind the bottleneck, if that direction of it does that.

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_engine::chain;
-use vmcc_host::cpu_steal::gaps;
 use vmcc_netlink::Links;
+use vmcc_system::cpu_steal::gaps;
 use vmcc_units::Nanos;
 
 /// Poll interval for a file while nothing else happens.

@@ -132,7 +132,7 @@ pub(crate) fn control() -> f64 {
 
 /// The cgroups of a run.
 pub(crate) fn cgroups_of(run_id: &str) -> Vec<std::path::PathBuf> {
-    let roots = vmcc_host::cpu_steal::hierarchies().into_iter();
+    let roots = vmcc_system::cpu_steal::hierarchies().into_iter();
     let inside = roots.flat_map(|root| std::fs::read_dir(root).into_iter().flatten().flatten());
     let ours = inside.filter(|e| e.file_name().to_string_lossy().starts_with(&format!("vmcc-{run_id}-")));
     ours.map(|entry| entry.path()).collect()

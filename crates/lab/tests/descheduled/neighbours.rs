@@ -150,7 +150,7 @@ struct Group(PathBuf);
 
 impl Group {
     fn new(number: usize) -> Self {
-        let hierarchies = vmcc_host::cpu_steal::hierarchies();
+        let hierarchies = vmcc_system::cpu_steal::hierarchies();
         let root = hierarchies.iter().find(|root| has_weights(root)).expect("a controller `cpu`");
         let given = root.join("cgroup.subtree_control");
         if given.exists() {

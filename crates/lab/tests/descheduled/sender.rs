@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::Loaded;
-use vmcc_host::cpu_steal::{gaps, timeouts};
+use vmcc_bpf::Loaded;
 use vmcc_netlink::{MAX_LIMIT, PathManager};
+use vmcc_system::cpu_steal::{gaps, timeouts};
 
 pub const ADDRESSES: [&str; 2] = ["10.79.0.100", "10.79.1.100"];
 pub const PORT: u16 = 5302;

@@ -7,7 +7,7 @@ use crate::switch::ovs::{self, Datapath, Ovs};
 use crate::switch::traffic::transfer;
 use crate::switch::{Bridge, Host, config, multipath, run};
 use std::time::Duration;
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 
 const LIMIT: Duration = Duration::from_secs(580);
 const BACKENDS: [&str; 2] = ["bpf", "htb"];

@@ -1,4 +1,4 @@
-//! Ports on the kernels that `vmcc-host`'s tests on the host's own do not reach: the oldest one that is served (whose
+//! Ports on the kernels that `vmcc-bpf`'s tests on the host's own do not reach: the oldest one that is served (whose
 //! programs read queues by a detour), paths with a delay, which takes netem, and real devices of layer 3.
 
 use crate::inside::{run_inside, run_inside_as};
@@ -6,11 +6,11 @@ use crate::port::exchange;
 use crate::port::layer3;
 use std::thread;
 use std::time::Duration;
+use vmcc_bpf::Loaded;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::Loaded;
-use vmcc_host::diag::Diag;
-use vmcc_host::port::Port;
 use vmcc_lab::guest::GuestOptions;
+use vmcc_port::Port;
+use vmcc_system::diag::Diag;
 use vmcc_testkit::netns::{Server, run};
 use vmcc_testkit::port::{Pair, client, config, socket_min_rtt_ns};
 

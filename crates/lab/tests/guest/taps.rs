@@ -4,7 +4,7 @@
 use crate::switch::compare::{MARKING, compare, compare_multipath};
 use crate::switch::vm::{Vm, add_tap};
 use crate::switch::{self, Bridge, config, multipath};
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 
 /// Each of two ports: what an emulated machine fills on a busy host too.
 const SLOW: &str = "20mbit";

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 use vmcc_testkit::netns::run;
 use vmcc_testkit::port::{Pair, config};
 

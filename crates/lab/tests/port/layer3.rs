@@ -8,7 +8,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 use vmcc_testkit::netns::run;
 use vmcc_testkit::port::{Pair, config};
 

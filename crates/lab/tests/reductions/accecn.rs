@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_bpf::Loaded;
 use vmcc_cc::Algorithm;
-use vmcc_host::Loaded;
-use vmcc_host::diag::{Diag, EcnFeedback, Subflow};
-use vmcc_host::port::Port;
+use vmcc_port::Port;
+use vmcc_system::diag::{Diag, EcnFeedback, Subflow};
 use vmcc_testkit::netns::run;
 use vmcc_testkit::port::{Pair, config};
 

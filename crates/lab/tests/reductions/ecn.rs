@@ -3,8 +3,8 @@
 //! 3.5); a mark on it tells nobody of a window.
 
 use super::{PORT, load, side_by_side};
-use vmcc_host::port::Port;
 use vmcc_port::ClassStats;
+use vmcc_port::Port;
 use vmcc_testkit::netns::{Namespace, Server, run};
 use vmcc_testkit::port::{Pair, client, config};
 

@@ -15,12 +15,12 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
+use vmcc_bpf::observe::{Observer, Record};
+use vmcc_bpf::{Counters, Loaded};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::diag::{Diag, EcnFeedback};
-use vmcc_host::observe::{Observer, Record};
-use vmcc_host::port::Port;
-use vmcc_host::{Counters, Loaded};
 use vmcc_port::ClassStats;
+use vmcc_port::Port;
+use vmcc_system::diag::{Diag, EcnFeedback};
 use vmcc_testkit::netns::Server;
 use vmcc_testkit::port::config;
 

@@ -4,8 +4,8 @@
 use super::row::{RECEIVER, Row};
 use super::{LOSS, PORT, load, records_of};
 use std::time::Duration;
-use vmcc_host::Loaded;
-use vmcc_host::observe::{Observer, Record};
+use vmcc_bpf::Loaded;
+use vmcc_bpf::observe::{Observer, Record};
 use vmcc_testkit::netns::{Server, run};
 
 // TCP_INFINITE_SSTHRESH: never reduced.

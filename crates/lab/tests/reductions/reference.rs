@@ -7,7 +7,7 @@ use super::row::Row;
 use super::{Reduction, Run, load, of_sorted};
 use std::fmt;
 use std::fs;
-use vmcc_host::Loaded;
+use vmcc_bpf::Loaded;
 use vmcc_testkit::netns::run;
 
 /// Those that Linux has of the same name.

@@ -4,7 +4,7 @@
 use super::row::{RECEIVER, Row};
 use super::{CWR, LOSS, PORT, load, records_of};
 use std::time::Duration;
-use vmcc_host::observe::{Observer, Record};
+use vmcc_bpf::observe::{Observer, Record};
 use vmcc_testkit::netns::{Server, run};
 
 const SECONDS: u64 = 6;

@@ -4,8 +4,7 @@ use super::traffic::Measured;
 use super::{config, multipath};
 use std::thread;
 use std::time::Duration;
-use vmcc_host::port::Port;
-use vmcc_port::PortStats;
+use vmcc_port::{Port, PortStats};
 use vmcc_testkit::control::PAYLOAD_SHARE;
 
 /// A port of 100 Mbit/s that marks at 30 kB.

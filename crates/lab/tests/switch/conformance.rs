@@ -6,9 +6,8 @@ use super::{Bridge, config, run};
 use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::bench::Statistics;
-use vmcc_host::port::Port;
-use vmcc_port::{Backend, PortStats};
+use vmcc_bpf::bench::Statistics;
+use vmcc_port::{Backend, Port, PortStats};
 use vmcc_testkit::control::{payload_bps, tbf_share};
 
 const RATE_MBIT: u32 = 40;

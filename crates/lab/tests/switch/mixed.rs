@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::diag::Diag;
+use vmcc_system::diag::Diag;
 
 /// ECN connections at a port of 10 Mbit/s.
 const ECN_CONNECTIONS: usize = 3;

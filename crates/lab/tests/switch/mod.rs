@@ -16,8 +16,8 @@ pub use vmcc_testkit::netns::{Namespace, Server, own_name, run};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
-use vmcc_host::port::{Port, PortError};
 use vmcc_port::{ConfigFile, PortConfig};
+use vmcc_port::{Port, PortError};
 
 /// A host (or container) on a port of a switch: a namespace with one interface `e0`, 10.79.0.N.
 pub struct Host {

@@ -8,11 +8,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use vmcc_bpf::Loaded;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::Loaded;
-use vmcc_host::diag::{Diag, Subflow};
 use vmcc_netlink::{MAX_LIMIT, PathManager};
 use vmcc_port::PortConfig;
+use vmcc_system::diag::{Diag, Subflow};
 
 /// Rule of a port that marks, and its threshold.
 pub const RULE: &str = "{ rule = 'threshold', at = '15kB' }";

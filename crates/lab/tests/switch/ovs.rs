@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 use vmcc_port::PortConfig;
 
 /// Datapath of the switch.

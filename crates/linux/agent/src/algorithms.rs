@@ -1,16 +1,11 @@
 //! Algorithms that stay in the kernel until they are taken down.
 
-use crate::connections::{Connection, Observer};
-use crate::{Error, daemon, needs_root};
-use serde::Serialize;
+use crate::{Error, needs_root};
 use std::time::{Duration, Instant};
+use vmcc_bpf::{Lingering, Loaded, PinLock, Status};
 use vmcc_cc::Params;
 use vmcc_guard::RequestReaders;
-use vmcc_host::cpu_steal::{self, CpuSteal};
-use vmcc_host::diag::Subflow;
-use vmcc_host::mptcp::{self, Fallbacks};
-use vmcc_host::port;
-use vmcc_host::{Lingering, Loaded, PinLock, Status, netns};
+use vmcc_system::netns;
 
 /// Time for which [`lingering_after_down`] waits for the kernel to free what nothing refers to any more.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,7 +32,7 @@ pub fn up(request: Request<'_>) -> Result<RequestReaders, Error> {
     // What a killed one left is gone before, and one that starts meanwhile finds what this one did.
     let lock = PinLock::for_pinning()?;
     lock.clean()?;
-    vmcc_host::collect_garbage(vmcc_host::GC_MIN_AGE)?;
+    vmcc_bpf::collect_garbage(vmcc_bpf::GC_MIN_AGE)?;
     let kept = kept()?;
     // All are loaded before any is kept: if one is refused, none stays.
     let load = |params| load(params, &kept, request.guarded);
@@ -53,7 +48,7 @@ pub fn up(request: Request<'_>) -> Result<RequestReaders, Error> {
     drop(lock);
     if request.restricted {
         let names: Vec<&str> = request.algorithms.iter().map(kernel_name).collect();
-        vmcc_host::restrict(&names)?;
+        vmcc_bpf::restrict(&names)?;
     }
     Ok(requests)
 }
@@ -68,7 +63,7 @@ fn load(params: &Params, kept: &[Status], guarded: bool) -> Result<Option<Loaded
     let kernel_name = kernel_name(params);
     let up_already = kept.iter().any(|k| k.kernel_name == kernel_name && k.same_build);
     if up_already {
-        vmcc_host::set_params(params)?;
+        vmcc_bpf::set_params(params)?;
         if !guarded {
             return Ok(None);
         }
@@ -82,7 +77,7 @@ fn load(params: &Params, kept: &[Status], guarded: bool) -> Result<Option<Loaded
 
 /// Algorithms that an earlier [`up`] left loaded.
 fn kept() -> Result<Vec<Status>, Error> {
-    Ok(vmcc_host::list()?.into_iter().filter(|status| status.kept).collect())
+    Ok(vmcc_bpf::list()?.into_iter().filter(|status| status.kept).collect())
 }
 
 /// Result of [`down`].
@@ -99,7 +94,7 @@ pub struct Down {
 /// # Errors
 /// The kernel refuses.
 pub fn down() -> Result<Down, Error> {
-    let removed = vmcc_host::take_down()?;
+    let removed = vmcc_bpf::take_down()?;
     let still_default = netns::default_congestion_control().filter(|name| removed.contains(name));
     Ok(Down { removed, still_default })
 }
@@ -111,81 +106,10 @@ pub fn down() -> Result<Down, Error> {
 pub fn lingering_after_down() -> Result<Vec<Lingering>, Error> {
     let began = Instant::now();
     loop {
-        let found = vmcc_host::lingering()?;
+        let found = vmcc_bpf::lingering()?;
         if found.iter().all(|one| one.unreachable == 0) || began.elapsed() > FREE_TIMEOUT {
             return Ok(found);
         }
         std::thread::sleep(FREE_POLL_INTERVAL);
-    }
-}
-
-/// State of this host: algorithms, sockets, connections, ports and the agent.
-#[derive(Debug, Serialize)]
-pub struct HostStatus {
-    /// The algorithms that are loaded, by whomever.
-    pub algorithms: Vec<Status>,
-    /// Algorithms that were taken down and are still in the kernel; not looked for by [`Observer::look`].
-    pub lingering: Vec<Lingering>,
-    /// The sockets of this network namespace that use them.
-    pub sockets: Vec<Subflow>,
-    /// The connections that these are the paths of.
-    pub connections: Vec<Connection>,
-    /// The ports of this network namespace that are served.
-    pub ports: Vec<String>,
-    /// Status document of the agent, if one runs.
-    pub agent: Option<serde_json::Value>,
-    /// Connections of this network namespace that were to be MPTCP and became TCP, where the kernel counts them.
-    pub fallbacks: Option<Fallbacks>,
-    /// For how long the kernel opens connections as TCP after it found that SYNs with MPTCP's option are dropped.
-    pub blackhole_timeout_s: Option<u64>,
-    /// Processor time that this machine did not get, and what that may have cost.
-    pub taken: CpuSteal,
-}
-
-/// Reads the state of this host.
-///
-/// # Errors
-/// The kernel or a running agent does not report its state.
-pub fn status() -> Result<HostStatus, Error> {
-    Observer::open()?.status()
-}
-
-impl Observer {
-    /// Reads the state of this host.
-    ///
-    /// # Errors
-    /// The kernel or a running agent does not report its state.
-    pub fn status(&mut self) -> Result<HostStatus, Error> {
-        let mut status = self.look(daemon::view)?;
-        status.taken.throttled = cpu_steal::throttled();
-        status.lingering = vmcc_host::lingering()?;
-        Ok(status)
-    }
-
-    /// The same but for throttled cgroups, for who looks again and again and asks the agent in its own way.
-    ///
-    /// # Errors
-    /// As [`Observer::status`], and those of `agent`.
-    pub fn look(
-        &mut self,
-        agent: impl FnOnce() -> Result<Option<serde_json::Value>, Error>,
-    ) -> Result<HostStatus, Error> {
-        let algorithms = vmcc_host::list()?;
-        let ports = port::attached()?;
-        let names: Vec<&str> = algorithms.iter().map(|algorithm| algorithm.kernel_name.as_str()).collect();
-        let sockets = self.sockets(&names)?;
-        let agent = agent()?;
-        let connections = self.connections(&sockets, agent.as_ref());
-        Ok(HostStatus {
-            algorithms,
-            lingering: Vec::new(),
-            sockets,
-            connections,
-            ports,
-            agent,
-            fallbacks: Fallbacks::read().ok(),
-            blackhole_timeout_s: mptcp::blackhole_timeout_s(),
-            taken: CpuSteal::now(),
-        })
     }
 }

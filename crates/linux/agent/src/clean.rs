@@ -1,7 +1,6 @@
 //! Removing what processes that were killed left on this host. What is kept on purpose stays.
 
 use crate::Error;
-use vmcc_host::port;
 
 /// Result of [`clean`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,10 +21,10 @@ pub struct Cleaned {
 /// # Errors
 /// The kernel refuses.
 pub fn clean() -> Result<Cleaned, Error> {
-    let algorithms = vmcc_host::clean()?;
-    let entries = vmcc_host::collect_garbage(vmcc_host::GC_MIN_AGE)?;
-    let mut ports = port::detach_orphans()?;
-    let budgets = port::remove_unused_budgets()?;
-    ports.extend(port::forget_gone()?);
+    let algorithms = vmcc_bpf::clean()?;
+    let entries = vmcc_bpf::collect_garbage(vmcc_bpf::GC_MIN_AGE)?;
+    let mut ports = vmcc_port::detach_orphans()?;
+    let budgets = vmcc_port::remove_unused_budgets()?;
+    ports.extend(vmcc_port::forget_gone()?);
     Ok(Cleaned { algorithms, entries, ports, budgets })
 }

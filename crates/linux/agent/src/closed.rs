@@ -1,13 +1,12 @@
 //! Paths that the agent's guard closed, at the connections that go on without them.
 
-use crate::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use vmcc_bpf::close_requests::CloseRequest;
 use vmcc_guard::PathAction;
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::netns;
+use vmcc_system::netns;
 
 /// The same as the agent remembers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,20 +58,18 @@ pub struct ClosedPath {
     pub reason: String,
 }
 
-/// Adds to each connection of the calling thread's network namespace what the agent says that its guard closed.
-pub(crate) fn add(connections: &mut [Connection], agent: Option<&Value>) {
+/// Paths that the agent says its guard closed in the calling thread's network namespace, by their connection's token.
+pub(crate) fn by_token(agent: Option<&Value>) -> HashMap<u32, Vec<ClosedPath>> {
     let all = agent.and_then(|view| view["closed"].as_array()).map_or(&[][..], Vec::as_slice);
-    let (Some(here), false) = (netns::own(), all.is_empty()) else { return };
+    let mut found: HashMap<u32, Vec<ClosedPath>> = HashMap::new();
+    let (Some(here), false) = (netns::own(), all.is_empty()) else { return found };
     let now_ns = netns::monotonic_ns();
-    let mut by_token: HashMap<u32, Vec<ClosedPath>> = HashMap::new();
     for path in
         all.iter().filter_map(|entry| Closed::deserialize(entry).ok()).filter(|path| path.netns == here)
     {
-        by_token.entry(path.token).or_default().push(path.seen_at(now_ns));
+        found.entry(path.token).or_default().push(path.seen_at(now_ns));
     }
-    for connection in connections {
-        connection.closed = connection.token.and_then(|token| by_token.remove(&token)).unwrap_or_default();
-    }
+    found
 }
 
 #[cfg(test)]
@@ -99,24 +96,12 @@ mod tests {
         };
         let of_action = serde_json::to_value(Closed::from(&path_action)).unwrap();
         let view = json!({ "closed": [entry(here, 7), entry(here + 1, 7), entry(here, 8), {}, of_action] });
-        let connection = |token| Connection {
-            token,
-            program: None,
-            algorithm: "mp_vmcc".to_owned(),
-            received_bytes: None,
-            retransmitted_bytes: None,
-            paths: Vec::new(),
-            closed: Vec::new(),
-        };
-        let mut all = [connection(Some(7)), connection(Some(9)), connection(None)];
-        add(&mut all, Some(&view));
-        assert_eq!(all.each_ref().map(|one| one.closed.len()), [1, 1, 0]);
-        let closed = &all[0].closed[0];
+        let found = by_token(Some(&view));
+        assert_eq!([7, 8, 9].map(|token| found[&token].len()), [1, 1, 1]);
+        assert_eq!(found.len(), 3);
+        let closed = &found[&7][0];
         assert_eq!(closed.reason, "shares a bottleneck with 10.0.0.1:3 -> 10.0.0.2:4");
-        assert_eq!(
-            (all[1].closed[0].local.port(), all[1].closed[0].reason.as_str()),
-            (7, "it carried nothing")
-        );
+        assert_eq!((found[&9][0].local.port(), found[&9][0].reason.as_str()), (7, "it carried nothing"));
         assert!(closed.local.port() == 5 && closed.remote.port() == 6 && closed.seconds_ago > 0.0);
     }
 }

@@ -5,10 +5,10 @@ use crate::closed::{self, ClosedPath};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use vmcc_host::diag::{Diag, EcnFeedback, MptcpConnection, MptcpDiag, Subflow};
-use vmcc_host::sharing::{Detections, Evidence, Finding};
-use vmcc_host::states::{Member, State, States, Uncoupled};
+use vmcc_bpf::sharing::{Detections, Evidence, Finding};
+use vmcc_bpf::states::{Member, State, States, Uncoupled};
 use vmcc_netlink::Links;
+use vmcc_system::diag::{Diag, EcnFeedback, MptcpConnection, MptcpDiag, Subflow};
 
 /// A connection of this network namespace: of MPTCP with its subflows, or plain TCP, which is its only one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -128,7 +128,10 @@ impl Observer {
             return Vec::new();
         }
         let mut found = grouped(sockets, &self.known());
-        closed::add(&mut found, agent);
+        let mut closed = closed::by_token(agent);
+        for connection in &mut found {
+            connection.closed = connection.token.and_then(|token| closed.remove(&token)).unwrap_or_default();
+        }
         found
     }
 

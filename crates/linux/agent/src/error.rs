@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use vmcc_host::diag::DiagError;
-use vmcc_host::port::PortError;
-use vmcc_host::{ControlError, LoadError};
+use vmcc_bpf::{ControlError, LoadError};
 use vmcc_port::FileError;
+use vmcc_port::PortError;
+use vmcc_system::KernelError;
+use vmcc_system::diag::DiagError;
 
 /// Error of an operation on this host.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +97,12 @@ pub enum Error {
 const SUDO: &str = "run it with sudo";
 const DOCTOR: &str = "`vmcc doctor` says what this kernel lacks";
 
+impl From<KernelError> for Error {
+    fn from(error: KernelError) -> Self {
+        Self::Control(error.into())
+    }
+}
+
 impl Error {
     /// True if the request is wrong, and would be on any host.
     pub fn is_bad_request(&self) -> bool {
@@ -127,8 +134,8 @@ impl Error {
             }
             Self::PortGone { .. } => Some("serve it again when it is back".to_owned()),
             Self::Control(_) if !nix::unistd::geteuid().is_root() => Some(SUDO.to_owned()),
-            Self::Control(error) => unsaid(vmcc_host::remedy(error)?, error),
-            Self::Load(error) => match vmcc_host::remedy(error) {
+            Self::Control(error) => unsaid(vmcc_system::remedy(error)?, error),
+            Self::Load(error) => match vmcc_system::remedy(error) {
                 Some(remedy) => unsaid(remedy, error),
                 None => matches!(error, LoadError::Refused { .. }).then(|| DOCTOR.to_owned()),
             },
@@ -143,7 +150,7 @@ impl Error {
             }
             Self::AgentStays { pid, .. } => Some(format!("`kill -9 {pid}`, then `vmcc down` does the rest")),
             Self::State { path, source } => of_records(path, source),
-            Self::Wait(source) | Self::Socket(source) => vmcc_host::remedy(source).map(str::to_owned),
+            Self::Wait(source) | Self::Socket(source) => vmcc_system::remedy(source).map(str::to_owned),
         }
     }
 }
@@ -158,7 +165,7 @@ fn of_port(error: &PortError) -> Option<String> {
         // Says what to do.
         PortError::Gone { .. } => None,
         PortError::Record { path, source } => of_records(path, source),
-        _ => Some(vmcc_host::remedy(error).unwrap_or(DOCTOR).to_owned()),
+        _ => Some(vmcc_system::remedy(error).unwrap_or(DOCTOR).to_owned()),
     }
 }
 
@@ -169,7 +176,7 @@ fn of_records(path: &Path, source: &io::Error) -> Option<String> {
     let in_place = || {
         format!("`ls -la {}` shows what is in its place; move that away, and it is made anew", path.display())
     };
-    Some(vmcc_host::remedy(source).map_or_else(in_place, str::to_owned))
+    Some(vmcc_system::remedy(source).map_or_else(in_place, str::to_owned))
 }
 
 /// Refuses with `refusal` unless this process is root's.

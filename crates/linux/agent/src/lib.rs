@@ -22,18 +22,20 @@ pub mod daemon;
 mod error;
 mod events;
 pub mod ports;
+mod status;
 
-pub use algorithms::{Down, HostStatus, Request, down, lingering_after_down, status, up};
+pub use algorithms::{Down, Request, down, lingering_after_down, up};
 pub use clean::{Cleaned, clean};
 pub use closed::ClosedPath;
 pub use connections::{Connection, Observer, Path, Program, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
+pub use status::{HostStatus, status};
+pub use vmcc_bpf::Lingering;
+pub use vmcc_bpf::sharing::{Finding, Verdict};
 pub use vmcc_guard::{
     Action, CHI, Guard, GuardEvent, GuardState, OMEGA, PathAction, Policy, RequestReaders, undo_orphaned,
 };
-pub use vmcc_host::Lingering;
-pub use vmcc_host::cpu_steal::{CpuSteal, Throttled, Timeouts};
-pub use vmcc_host::diag::EcnFeedback;
-pub use vmcc_host::mptcp::Fallbacks;
-pub use vmcc_host::sharing::{Finding, Verdict};
+pub use vmcc_system::cpu_steal::{CpuSteal, Throttled, Timeouts};
+pub use vmcc_system::diag::EcnFeedback;
+pub use vmcc_system::mptcp::Fallbacks;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use vmcc_agent::ports::{self, Unmarked};
 use vmcc_agent::{Error, Guard, GuardState, Policy, Request};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::port::PortError;
+use vmcc_port::PortError;
 use vmcc_port::{ConfigFile, PortConfig};
 use vmcc_testkit::netns::{Namespace, join, run};
 

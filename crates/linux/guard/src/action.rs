@@ -3,8 +3,8 @@
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::diag::Subflow;
+use vmcc_bpf::close_requests::CloseRequest;
+use vmcc_system::diag::Subflow;
 
 /// Event of the guard.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,16 +4,17 @@ use crate::action::GuardEvent;
 use crate::journal::Journal;
 use crate::machine::{Activity, Command, Machine, Outcome, Output, RequestCounts, Visit};
 use crate::policy::Policy;
-use crate::rollback::{self, ReportFn};
+use crate::rollback::{self, ReportFn, listing_failed};
 use crate::state::GuardState;
 use crate::subflow::{self, Reopened};
 use crate::topology::topology;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vmcc_host::close_requests::{CloseRequest, CloseRequests};
-use vmcc_host::diag::{Diag, DiagError, Subflow};
-use vmcc_host::{ControlError, Loaded, netns};
+use vmcc_bpf::close_requests::{CloseRequest, CloseRequests};
+use vmcc_bpf::{ControlError, Loaded};
+use vmcc_system::diag::{Diag, DiagError, Subflow};
+use vmcc_system::netns;
 
 /// Interval at which [`Guard::watch`] checks `stop`.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -134,8 +135,8 @@ impl Guard {
     ) -> Result<Vec<Result<GuardEvent, ControlError>>, ControlError> {
         let (machine, journal) = (&mut self.machine, &mut self.journal);
         let act = || {
-            let mut diag = Diag::open().map_err(failed)?;
-            let all = diag.subflows_and_attempts().map_err(failed)?;
+            let mut diag = Diag::open().map_err(listing_failed)?;
+            let all = diag.subflows_and_attempts().map_err(listing_failed)?;
             rollback::prune(journal, &all)?;
             let topology = machine.needs_topology().then(topology);
             Ok(perform(machine.visit(now, netns, all, topology), &mut diag, journal))
@@ -190,7 +191,7 @@ fn execute(
         Command::Close(subflow) => {
             let outcome = match diag.destroy(subflow) {
                 Err(DiagError::NotFound { .. }) => Outcome::NotFound,
-                other => other.map(|()| Outcome::Done).map_err(failed)?,
+                other => other.map(|()| Outcome::Done).map_err(listing_failed)?,
             };
             // The path is closed, whatever becomes of the journal.
             done.extend(rollback::forget_backup(journal, subflow).err().map(Err));
@@ -205,8 +206,4 @@ fn execute(
             Reopened::InUse => Outcome::EndpointInUse,
         }),
     }
-}
-
-pub(crate) fn failed(error: DiagError) -> ControlError {
-    ControlError::kernel("guard paths", error)
 }

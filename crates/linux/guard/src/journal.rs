@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use vmcc_host::ControlError;
-use vmcc_host::port::Folder;
+use vmcc_bpf::ControlError;
+use vmcc_system::Folder;
 
 const PARENT: &str = "/run/vmcc";
 const FOLDER: &str = "guard";
@@ -172,9 +172,11 @@ impl Journal {
             }
             return Ok(());
         }
-        let failed = |error: io::Error| ControlError::Kernel {
-            action: format!("put on record in {PARENT}/{FOLDER} what the guard is to take back"),
-            cause: error.to_string(),
+        let failed = |error: io::Error| {
+            ControlError::kernel(
+                format!("put on record in {PARENT}/{FOLDER} what the guard is to take back"),
+                error,
+            )
         };
         if self.on_disk.is_none() {
             self.on_disk = Some(Locked::new().map_err(failed)?);

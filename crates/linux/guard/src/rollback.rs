@@ -1,14 +1,14 @@
 //! Rollback of a guard's temporary changes.
 
 use crate::action::{Action, GuardEvent, PathAction};
-use crate::guard::failed as listing_failed;
 use crate::journal::{Journal, PendingUndo, Undo, recover};
 use crate::subflow::{self, Endpoint, Reopened};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
-use vmcc_host::diag::{Diag, Subflow};
-use vmcc_host::{ControlError, namespaces, netns};
+use vmcc_bpf::ControlError;
+use vmcc_system::diag::{Diag, DiagError, Subflow};
+use vmcc_system::{namespaces, netns};
 
 /// Callback for events and errors.
 pub type ReportFn<'a> = &'a mut dyn FnMut(Result<GuardEvent, ControlError>);
@@ -123,7 +123,7 @@ fn undo_in(pending: Vec<PendingUndo>, namespace: BorrowedFd<'_>, say: ReportFn<'
     let undone = match netns::within(namespace, undo) {
         Ok(undone) => undone,
         Err(error) => {
-            say(Err(error));
+            say(Err(error.into()));
             return pending;
         }
     };
@@ -166,6 +166,10 @@ fn netns_cookie() -> Result<u64, ControlError> {
     netns::cookie().map_err(failed)
 }
 
+pub(crate) fn listing_failed(error: DiagError) -> ControlError {
+    ControlError::kernel("guard paths", error)
+}
+
 fn failed(error: std::io::Error) -> ControlError {
-    ControlError::Kernel { action: "tell network namespaces apart".to_owned(), cause: error.to_string() }
+    ControlError::kernel("tell network namespaces apart", error)
 }

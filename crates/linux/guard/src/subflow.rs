@@ -2,10 +2,10 @@
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use vmcc_host::ControlError;
-use vmcc_host::diag::Subflow;
+use vmcc_bpf::ControlError;
 pub(crate) use vmcc_netlink::Endpoint;
 use vmcc_netlink::{PathManager, SubflowEnds};
+use vmcc_system::diag::Subflow;
 
 /// Outcome of reopening a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::options::{inner, nested, push_ratespec, ticks_begun, time_ns, word, w
 use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, TCA_OPTIONS, Tc, TrafficControl};
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
 use std::io;
-use vmcc_units::Limit;
+use vmcc_units::{BitsPerSec, Limit};
 
 // Numbers from the kernel's user interface, linux/pkt_sched.h.
 const TCA_HTB_PARMS: u16 = 1;
@@ -27,13 +27,13 @@ pub struct HtbClass {
     pub id: u32,
     /// The class or queue above it.
     pub parent: u32,
-    /// Guaranteed rate, in bytes per second, link-layer header included.
-    pub rate_bytes_per_s: u64,
-    /// Rate up to which it may borrow, in bytes per second.
-    pub ceil_bytes_per_s: u64,
-    /// Burst at `rate_bytes_per_s` after an idle time, in bytes.
+    /// Guaranteed rate, link-layer header included.
+    pub rate: BitsPerSec,
+    /// Rate up to which it may borrow.
+    pub ceiling: BitsPerSec,
+    /// Burst at `rate` after an idle time, in bytes.
     pub burst_bytes: u64,
-    /// The same at `ceil_bytes_per_s`.
+    /// The same at `ceiling`.
     pub ceil_burst_bytes: u64,
     /// Quantum per round among classes that borrow, in bytes.
     pub quantum_bytes: u32,
@@ -144,23 +144,24 @@ fn fifo(port: u32, parent: u32, handle: u32, limit: Limit) -> Tc {
 
 /// `struct tc_htb_opt`, with the rates also as 64 bits.
 fn class_options(class: &HtbClass) -> Vec<u8> {
+    let (rate, ceiling) = (class.rate.bytes_per_sec(), class.ceiling.bytes_per_sec());
     let mut parms = Vec::with_capacity(44);
-    push_ratespec(&mut parms, class.rate_bytes_per_s);
-    push_ratespec(&mut parms, class.ceil_bytes_per_s);
+    push_ratespec(&mut parms, rate);
+    push_ratespec(&mut parms, ceiling);
     // Bursts travel as the time that they take.
-    let buffer = ticks_begun(time_ns(class.burst_bytes, class.rate_bytes_per_s));
-    let ceil_buffer = ticks_begun(time_ns(class.ceil_burst_bytes, class.ceil_bytes_per_s));
+    let buffer = ticks_begun(time_ns(class.burst_bytes, rate));
+    let ceil_buffer = ticks_begun(time_ns(class.ceil_burst_bytes, ceiling));
     // buffer, cbuffer, quantum, level (the kernel's own), prio.
     parms.extend(words(&[buffer, ceil_buffer, class.quantum_bytes, 0, class.priority]));
     nested(&[
         DefaultNla::new(TCA_HTB_PARMS, parms),
-        DefaultNla::new(TCA_HTB_RATE64, class.rate_bytes_per_s.to_ne_bytes().to_vec()),
-        DefaultNla::new(TCA_HTB_CEIL64, class.ceil_bytes_per_s.to_ne_bytes().to_vec()),
+        DefaultNla::new(TCA_HTB_RATE64, rate.to_ne_bytes().to_vec()),
+        DefaultNla::new(TCA_HTB_CEIL64, ceiling.to_ne_bytes().to_vec()),
     ])
 }
 
-/// Rate and ceiling of a class, in bytes per second, from its settings as the kernel gives them.
-pub fn htb_rates(options: &[u8]) -> Option<(u64, u64)> {
+/// Rate and ceiling of a class from its settings as the kernel gives them.
+pub fn htb_rates(options: &[u8]) -> Option<(BitsPerSec, BitsPerSec)> {
     const TYPE_MASK: u16 = 0x3fff;
     let value = |kind: u16| {
         let mut attributes = NlasIterator::new(options).filter_map(Result::ok);
@@ -171,7 +172,7 @@ pub fn htb_rates(options: &[u8]) -> Option<(u64, u64)> {
     let rate = |at: usize, wide: u16| {
         let wide = value(wide).and_then(|bytes| bytes.first_chunk().copied()).map(u64::from_ne_bytes);
         let narrow = parms.get(at..at + 4)?.first_chunk().copied().map(u32::from_ne_bytes);
-        wide.or(narrow.map(u64::from))
+        wide.or(narrow.map(u64::from)).map(|bytes| BitsPerSec::new(bytes.saturating_mul(8)))
     };
     Some((rate(8, TCA_HTB_RATE64)?, rate(20, TCA_HTB_CEIL64)?))
 }
@@ -183,8 +184,8 @@ mod tests {
     const CLASS: HtbClass = HtbClass {
         id: 0x10010,
         parent: 0x10001,
-        rate_bytes_per_s: 12_500_000,
-        ceil_bytes_per_s: 12_500_000_000,
+        rate: BitsPerSec::new(100_000_000),
+        ceiling: BitsPerSec::new(100_000_000_000),
         burst_bytes: 12_500,
         ceil_burst_bytes: 12_500_000,
         quantum_bytes: 1514,
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(bytes[36..40], 1514_u32.to_ne_bytes());
         assert_eq!(bytes[44..48], 3_u32.to_ne_bytes());
         assert_eq!(bytes[64..72], 12_500_000_000_u64.to_ne_bytes());
-        assert_eq!(htb_rates(&bytes), Some((CLASS.rate_bytes_per_s, CLASS.ceil_bytes_per_s)));
+        assert_eq!(htb_rates(&bytes), Some((CLASS.rate, CLASS.ceiling)));
         for length in 0..bytes.len() {
             let _ = htb_rates(&bytes[..length]);
         }

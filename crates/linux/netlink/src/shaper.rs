@@ -5,7 +5,7 @@ use crate::options::{nested, push_ratespec, ticks, time_ns, words};
 use crate::tc::{ROOT, RTM_NEWQDISC, Tc, TrafficControl};
 use netlink_packet_core::DefaultNla;
 use std::io;
-use vmcc_units::{Limit, Packets};
+use vmcc_units::{BitsPerSec, Limit, Packets};
 
 // Numbers from the kernel's user interface, linux/pkt_sched.h.
 const TCA_TBF_PARMS: u16 = 1;
@@ -20,8 +20,8 @@ const ANY_HANDLE: u32 = 0;
 /// A rate limiter with one bounded FIFO behind it.
 #[derive(Debug, Clone, Copy)]
 pub struct Shaper {
-    /// Bytes per second, Ethernet header included.
-    pub rate_bytes_per_s: u64,
+    /// Rate, Ethernet header included.
+    pub rate: BitsPerSec,
     /// Burst after an idle time, in bytes.
     pub burst_bytes: u32,
     /// Bytes that may wait.
@@ -100,18 +100,18 @@ fn tbf(port: u32, shaper: &Shaper) -> Tc {
 /// `struct tc_tbf_qopt` (rate, peak rate, limit, buffer, mtu). A rate that does not fit there travels as 64 bits
 /// beside it, and the burst also in bytes, which overrides the struct's.
 fn tbf_options(shaper: &Shaper) -> Vec<u8> {
-    let burst_bytes = shaper.burst_bytes;
+    let (rate, burst_bytes) = (shaper.rate.bytes_per_sec(), shaper.burst_bytes);
     let mut parms = Vec::with_capacity(36);
-    push_ratespec(&mut parms, shaper.rate_bytes_per_s);
-    let buffer = ticks(time_ns(burst_bytes.into(), shaper.rate_bytes_per_s));
+    push_ratespec(&mut parms, rate);
+    let buffer = ticks(time_ns(burst_bytes.into(), rate));
     // No peak rate: not even a link layer, three words in all.
     parms.extend(words(&[0, 0, 0, shaper.limit_bytes, buffer, 0]));
     let mut inner = vec![
         DefaultNla::new(TCA_TBF_PARMS, parms),
         DefaultNla::new(TCA_TBF_BURST, burst_bytes.to_ne_bytes().to_vec()),
     ];
-    if shaper.rate_bytes_per_s >= u32::MAX.into() {
-        inner.push(DefaultNla::new(TCA_TBF_RATE64, shaper.rate_bytes_per_s.to_ne_bytes().to_vec()));
+    if rate >= u32::MAX.into() {
+        inner.push(DefaultNla::new(TCA_TBF_RATE64, rate.to_ne_bytes().to_vec()));
     }
     nested(&inner)
 }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn tbf_options_have_the_kernels_layout() {
         let shaper = Shaper {
-            rate_bytes_per_s: 12_500_000,
+            rate: BitsPerSec::new(100_000_000),
             burst_bytes: 6_250,
             limit_bytes: 150_000,
             limit_pkt: None,
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn rates_beyond_32_bits_travel_in_their_own_attribute() {
         let shaper = Shaper {
-            rate_bytes_per_s: 5_000_000_000,
+            rate: BitsPerSec::new(40_000_000_000),
             burst_bytes: 9_000,
             limit_bytes: 1_000_000,
             limit_pkt: None,

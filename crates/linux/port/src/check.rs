@@ -3,11 +3,12 @@
 mod class;
 mod marking;
 
-pub(crate) use marking::{red, threshold_bytes};
+pub(crate) use class::rates;
+pub(crate) use marking::{red, threshold_bytes, thresholds};
 
 use crate::config::{MAX_CLASSES, PortConfig, VmShare};
 use crate::error::{Check, ConfigError, require};
-use crate::plan::{LinkFacts, Plan};
+use crate::plan::LinkFacts;
 use vmcc_config::Discipline;
 use vmcc_units::{BitsPerSec, Bytes, Limit};
 
@@ -124,12 +125,6 @@ pub(crate) fn link(config: &PortConfig, link: &LinkFacts) -> Check {
         );
     }
     class::buffers_hold_a_packet(config, link)
-}
-
-/// Checks the resolved numbers against each other.
-pub(crate) fn plan(config: &PortConfig, plan: &Plan) -> Check {
-    class::rates(config, plan)?;
-    marking::reachable(config, plan)
 }
 
 /// Key of a class's setting, or of the port's which it inherits.

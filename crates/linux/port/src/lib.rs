@@ -1,7 +1,8 @@
 //! A port of a virtual switch: what it is told to do ([`PortConfig`]) and what it did ([`PortStats`]).
 //!
-//! Only data, and the same on every machine; `vmcc-host` makes a kernel's port behave so. The vocabulary is that of
-//! the scenario language, so that a scenario's virtual host and a real port are configured by the same keys.
+//! The configuration, its [`Plan`] and the statistics are data, the same on every machine. With the feature `kernel` the crate
+//! serves ports of this host ([`Port`]). The vocabulary is that of the scenario language, so that a scenario's virtual host and a
+//! real port are configured by the same keys.
 
 mod cgroup;
 mod check;
@@ -10,6 +11,9 @@ mod error;
 mod file;
 mod plan;
 mod prometheus;
+mod resolve;
+#[cfg(feature = "kernel")]
+mod serve;
 mod stats;
 
 pub use cgroup::cgroup_folder;
@@ -19,6 +23,11 @@ pub use config::{
 };
 pub use error::ConfigError;
 pub use file::{ConfigFile, FileError, schema};
-pub use plan::{ClassPlan, LINK_HEADER_BYTES, Lambda, LinkFacts, ONLY_CLASS, Plan, Rule, SharedBudget};
+pub use plan::{ClassPlan, LINK_HEADER_BYTES, Lambda, LinkFacts, NO_RIGHT, ONLY_CLASS, Plan, Rule};
 pub use prometheus::prometheus;
+#[cfg(feature = "kernel")]
+pub use serve::{
+    Port, PortError, RunTime, RunTimes, Serving, attached, detach_orphans, forget_gone, peek, probe,
+    remove_unused_budgets, settings, unused_budgets, usable,
+};
 pub use stats::{ClassStats, PortStats};

@@ -1,14 +1,14 @@
-//! From a configuration and the facts of a link to plain numbers: what a backend puts into the kernel.
+//! A configuration resolved for one link: rates, quanta and buffers of each class as the queues and the tc program take them.
 
-use crate::check;
-use crate::config::{Backend, ClassConfig, Filter, PortConfig, VmShare};
-use crate::error::ConfigError;
-use std::path::PathBuf;
-use vmcc_config::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit};
 
 /// Size of the link-layer header in front of a packet of the MTU, in bytes (Ethernet).
 pub const LINK_HEADER_BYTES: u64 = 14;
+
+/// Rate that stands for none.
+pub(crate) const UNCAPPED: BitsPerSec = BitsPerSec::new(100_000_000_000);
+/// Rate of a class without a guarantee under strict priority before it borrows: nearly nothing.
+pub const NO_RIGHT: BitsPerSec = BitsPerSec::new(8_000);
 
 /// Name of the only class when the configuration has none.
 pub const ONLY_CLASS: &str = "all";
@@ -22,67 +22,55 @@ pub struct LinkFacts {
     pub speed: Option<BitsPerSec>,
 }
 
-/// A port in plain numbers. Rates are in bytes per second.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A port as its queues and its program take it.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Rate of the port: the least of its cap and of its (part of the) VM's budget. `None`: uncapped.
-    pub rate: Option<u64>,
-    /// Port capacity for thresholds: `rate`, or else the link's speed. `None`: neither is known;
-    /// then no class marks by MQ-ECN.
-    pub capacity: Option<u64>,
-    /// The VM whose budget the port shares, when `share` is `shared`; a split budget is in `rate` already.
-    pub vm: Option<SharedBudget>,
-    /// In which order the queues are served.
-    pub discipline: Discipline,
-    /// A packet of the MTU with its link-layer header, in bytes.
-    pub packet_bytes: u64,
-    /// The drain rate of the virtual queue that marks, as a share of the real rate in 1/65536 (above 0 to 65536).
-    /// `None`: the real queue marks.
-    pub phantom_q16: Option<u32>,
-    /// Backend that schedules the queues.
-    pub backend: Backend,
-    /// The service queues, at least one and at most [`crate::MAX_CLASSES`]; with `priority` the first is the first
-    /// to be served. What no class asks for goes to the last.
+    /// True if the port has a rate or several classes, so that it needs queues of its own.
+    pub queues: bool,
+    /// Least of the port's rate and of its (part of the) VM's budget; `None`: uncapped.
+    pub cap: Option<BitsPerSec>,
+    /// Capacity for computed thresholds: the cap, or else the link's speed. `None`: neither is known; then no class marks by
+    /// MQ-ECN.
+    pub capacity: Option<BitsPerSec>,
+    /// True if classes are served in their order instead of in turns.
+    pub strict: bool,
+    /// True if a class has a guarantee, which is served before turns and order.
+    pub guarantees: bool,
+    /// One MTU with its link-layer header.
+    pub frame_bytes: u64,
+    /// Share of the rate at which virtual queues drain, in 1/65536; zero: real queues.
+    pub phantom_q16: u32,
+    /// A measured RTT counts as no less than the first and no more than the second, in nanoseconds.
+    pub rtt_bounds_ns: [u64; 2],
+    /// Service queues, at least one and at most [`crate::MAX_CLASSES`]. Packets that no class takes go to the last.
     pub classes: Vec<ClassPlan>,
 }
 
-/// One bucket for all ports of a VM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedBudget {
-    /// The VM.
-    pub name: String,
-    /// Rate of its ports together, in bytes per second.
-    pub rate: u64,
-}
-
-/// A service queue in plain numbers. Rates are in bytes per second.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A service queue as the kernel takes it.
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClassPlan {
-    /// Its name in counters.
+    /// Name in counters.
     pub name: String,
-    /// Its weight.
-    pub weight: u32,
-    /// Rate of the class when it has that much to send: its guarantee, or its weight's share of what the guarantees leave
-    /// (`drr`). `None` when the port is uncapped, and with `priority` unless the class has a guarantee.
-    pub share: Option<u64>,
-    /// Ceiling. `None` when the port is uncapped and the class has no ceiling.
-    pub ceiling: Option<u64>,
-    /// Quantum, in bytes per round: weight x quantum.
-    pub quantum_bytes: u64,
-    /// Buffer, in bytes; a limit in packets counts packets of the MTU.
-    pub buffer_bytes: u64,
-    /// Buffer, in packets, if it was given in packets.
-    pub buffer_packets: Option<u64>,
+    /// Assured rate: its guarantee, or its weight's share of what the guarantees leave.
+    pub right: BitsPerSec,
+    /// Ceiling, at most the port's rate.
+    pub ceiling: BitsPerSec,
+    /// Quantum, in bytes per round.
+    pub quantum_bytes: u32,
+    /// 0 is served first.
+    pub priority: u32,
+    /// Buffer, in the unit of the setting.
+    pub limit: Limit,
+    /// Setting that the buffer is from.
+    pub limit_key: String,
     /// Marking rule.
     pub rule: Rule,
-    /// DSCPs that it takes: bit n for DSCP n.
-    pub dscp: u64,
-    /// Priorities (`skb->priority`) that it takes.
-    pub priority: Vec<u32>,
-    /// The cgroup whose sockets' packets it takes, as configured; [`crate::cgroup_folder`] finds it.
-    pub cgroup: Option<PathBuf>,
-    /// Filters of which one must match.
-    pub filter: Vec<Filter>,
+    /// Upper bound of computed thresholds.
+    pub max_threshold_bytes: u64,
+    /// A longer queue is overloaded.
+    pub overload_bytes: u64,
+    /// Buffer in bytes; a limit in packets counts packets of the MTU.
+    pub buffer_bytes: u64,
 }
 
 /// Marking rule of a queue, in base units.
@@ -117,130 +105,48 @@ pub struct Lambda {
     pub rtt_ns: Option<u64>,
 }
 
-impl PortConfig {
-    /// Checks that the configuration makes sense on any link.
-    ///
-    /// # Errors
-    /// It contradicts itself.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        check::config(self)
-    }
-
-    /// The configuration in plain numbers, for a link.
-    ///
-    /// # Errors
-    /// The configuration contradicts itself or the link.
-    pub fn plan(&self, link: &LinkFacts) -> Result<Plan, ConfigError> {
-        check::config(self)?;
-        check::link(self, link)?;
-        let rate = port_rate(self);
-        let plan = Plan {
-            rate,
-            capacity: rate.or(link.speed.map(BitsPerSec::bytes_per_sec)),
-            vm: shared_budget(self),
-            discipline: self.queue,
-            packet_bytes: link.mtu.get() + LINK_HEADER_BYTES,
-            phantom_q16: self.phantom.map(q16),
-            backend: self.backend,
-            classes: classes(self, rate, link)?,
-        };
-        check::plan(self, &plan)?;
-        Ok(plan)
+impl Lambda {
+    /// Threshold of a queue that drains at this rate; `None` while the RTT is not known.
+    pub(crate) fn bytes_at(self, bytes_per_s: u64) -> Option<u64> {
+        let delay = u128::from(self.rtt_ns?) * u128::from(self.lambda_q16);
+        let bytes = u128::from(bytes_per_s).saturating_mul(delay) / (1_000_000_000 << 16);
+        Some(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }
 
-/// A checked number above 0 and at most 1000 in 1/65536; never 0.
-fn q16(value: f64) -> u32 {
-    ((value * 65536.0).round() as u32).max(1)
-}
-
-fn port_rate(config: &PortConfig) -> Option<u64> {
-    let own = config.rate.map(BitsPerSec::bytes_per_sec);
-    let of_vm = config.vm.as_ref().map(|vm| match vm.share {
-        VmShare::Split => vm.part().bytes_per_sec(),
-        VmShare::Shared => vm.rate.bytes_per_sec(),
-    });
-    own.into_iter().chain(of_vm).min()
-}
-
-fn shared_budget(config: &PortConfig) -> Option<SharedBudget> {
-    let vm = config.vm.as_ref().filter(|vm| vm.share == VmShare::Shared)?;
-    Some(SharedBudget { name: vm.name.clone(), rate: vm.rate.bytes_per_sec() })
-}
-
-fn classes(config: &PortConfig, rate: Option<u64>, link: &LinkFacts) -> Result<Vec<ClassPlan>, ConfigError> {
-    let shares = shares(config, rate);
-    let only = [ClassConfig::named(ONLY_CLASS)];
-    let list = if config.classes.is_empty() { &only[..] } else { &config.classes };
-    let classes = list.iter().zip(shares).enumerate();
-    classes.map(|(index, (class, share))| class_plan(config, class, index, share, rate, link)).collect()
-}
-
-/// Rate of each class when all have enough to send: guarantees first, the rest by weight.
-fn shares(config: &PortConfig, rate: Option<u64>) -> Vec<Option<u64>> {
-    let guarantee = |class: &ClassConfig| class.guarantee.map(BitsPerSec::bytes_per_sec);
-    if config.classes.is_empty() {
-        return vec![rate];
+impl Plan {
+    /// The port's rate, or the capacity of its link, or one that no link has.
+    pub fn rate(&self) -> BitsPerSec {
+        self.capacity.unwrap_or(UNCAPPED)
     }
-    let guarantees: Vec<Option<u64>> = config.classes.iter().map(guarantee).collect();
-    let Some(rate) = rate.filter(|_| config.queue != Discipline::Priority) else { return guarantees };
-    let free = rate.saturating_sub(guarantees.iter().flatten().sum());
-    let by_weight = |(class, given): (&ClassConfig, &Option<u64>)| given.is_none().then_some(class.weight);
-    let weights: u64 = config.classes.iter().zip(&guarantees).filter_map(by_weight).map(u64::from).sum();
-    let share = |(class, given): (&ClassConfig, &Option<u64>)| {
-        let part = u128::from(free) * u128::from(class.weight) / u128::from(weights.max(1));
-        // At most `free`, so it fits.
-        given.unwrap_or(part as u64)
-    };
-    config.classes.iter().zip(&guarantees).map(|pair| Some(share(pair))).collect()
-}
 
-fn class_plan(
-    config: &PortConfig,
-    class: &ClassConfig,
-    index: usize,
-    share: Option<u64>,
-    rate: Option<u64>,
-    link: &LinkFacts,
-) -> Result<ClassPlan, ConfigError> {
-    let packet = Bytes::new(link.mtu.get() + LINK_HEADER_BYTES);
-    let buffer = class.buffer.unwrap_or(config.buffer);
-    let (marking, key) = match &class.marking {
-        Some(marking) => (marking, format!("class[{index}].marking")),
-        None => (&config.marking, "marking".to_owned()),
-    };
-    let ceiling = class.ceiling.map(BitsPerSec::bytes_per_sec);
-    let ceiling = ceiling.into_iter().chain(rate).min();
-    Ok(ClassPlan {
-        name: class.name.clone(),
-        weight: class.weight,
-        share: share.map(|share| ceiling.map_or(share, |most| share.min(most))),
-        ceiling,
-        quantum_bytes: u64::from(class.weight) * config.quantum.unwrap_or(packet).get(),
-        buffer_bytes: check::bounded(buffer.bytes(packet)),
-        buffer_packets: match buffer {
-            Limit::Packets(packets) => Some(packets.get()),
-            Limit::Bytes(_) => None,
-        },
-        rule: rule(marking, &key, ceiling.or(link.speed.map(BitsPerSec::bytes_per_sec)), packet)?,
-        dscp: class.dscp.iter().fold(0, |mask, dscp| mask | 1 << dscp),
-        priority: class.priority.clone(),
-        cgroup: class.cgroup.clone(),
-        filter: class.filter.clone(),
-    })
-}
+    /// True if it marks by the length of a queue that somebody else has put on the port: no queues of ours, no virtual ones.
+    pub fn needs_a_queue(&self) -> bool {
+        let marks = self.classes.iter().any(|class| class.rule != Rule::None);
+        marks && !self.queues && self.phantom_q16 == 0
+    }
 
-/// A marking rule in base units; `drain` in bytes per second turns a threshold in time into bytes.
-fn rule(marking: &Marking, key: &str, drain: Option<u64>, packet: Bytes) -> Result<Rule, ConfigError> {
-    let lambda = |rule: &vmcc_config::LambdaRule| Lambda {
-        lambda_q16: q16(rule.lambda),
-        rtt_ns: rule.rtt.map(vmcc_units::Nanos::get),
-    };
-    Ok(match marking {
-        Marking::None => Rule::None,
-        Marking::MqEcn(rule) => Rule::MqEcn(lambda(rule)),
-        Marking::Tcn(rule) => Rule::Tcn(lambda(rule)),
-        Marking::Threshold(rule) => Rule::Threshold(check::threshold_bytes(rule.at, key, drain, packet)?),
-        Marking::Red(_) => return Err(check::red(key)),
-    })
+    /// True if a threshold is computed from a measured RTT.
+    pub fn measures_rtt(&self) -> bool {
+        self.classes.iter().any(|class| class.rule.lambda().is_some_and(|lambda| lambda.rtt_ns.is_none()))
+    }
+
+    /// Threshold of a class while every class sends, in bytes; `None` if it is not known beforehand.
+    pub fn min_threshold_bytes(&self, class: &ClassPlan) -> Option<u64> {
+        match class.rule {
+            Rule::None => None,
+            Rule::Threshold(bytes) => Some(bytes),
+            Rule::MqEcn(lambda) | Rule::Tcn(lambda) => {
+                let all: u64 = self.classes.iter().map(|class| u64::from(class.quantum_bytes)).sum();
+                let share = u128::from(class.quantum_bytes) * u128::from(self.rate().bytes_per_sec());
+                lambda.bytes_at(u64::try_from(share / u128::from(all.max(1))).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    /// The RTT that a class's threshold uses, of what was measured for it, in nanoseconds.
+    pub fn rtt_ns_of(&self, class: &ClassPlan, measured: Option<u64>) -> Option<u64> {
+        let [least, most] = self.rtt_bounds_ns;
+        class.rule.lambda()?.rtt_ns.or(measured.map(|rtt| rtt.max(least).min(most)))
+    }
 }

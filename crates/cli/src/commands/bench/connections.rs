@@ -12,8 +12,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use vmcc_agent::Observer;
+use vmcc_bpf::Loaded;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::Loaded;
 use vmcc_lab::bench::IdleConnections;
 
 const ALGORITHM: &str = "vmcc";

@@ -5,8 +5,8 @@ use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::table;
 use crate::ui::Ui;
 use serde_json::json;
+use vmcc_bpf::bench::{AlgorithmBench, REFERENCE};
 use vmcc_cc::Algorithm;
-use vmcc_host::bench::{AlgorithmBench, REFERENCE};
 use vmcc_metrics::unit::digits;
 
 pub(super) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {

@@ -9,7 +9,7 @@ use crate::ui::Ui;
 use serde_json::json;
 use vmcc_agent::Error;
 use vmcc_agent::ports::{self, Served};
-use vmcc_host::port::PortError;
+use vmcc_port::PortError;
 
 pub(super) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Result<Exit, Failure> {
     // From here on a signal must not leave half of it.

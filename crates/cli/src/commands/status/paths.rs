@@ -130,7 +130,7 @@ mod tests {
             bytes_acked: 7,
             bytes_received: 0,
             delivery_rate_bps: 93_000_000,
-            uncoupled: (port == 2).then_some(vmcc_host::states::Uncoupled::TooManyPaths),
+            uncoupled: (port == 2).then_some(vmcc_bpf::states::Uncoupled::TooManyPaths),
             siblings: vec![Sibling {
                 local: "10.0.1.1:9".parse().unwrap(),
                 remote: "10.0.0.2:5201".parse().unwrap(),

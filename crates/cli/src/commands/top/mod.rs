@@ -102,7 +102,7 @@ fn agent(view: Option<&serde_json::Value>) -> String {
 }
 
 fn algorithms(status: &HostStatus) -> String {
-    let of = |one: &vmcc_host::Status| {
+    let of = |one: &vmcc_bpf::Status| {
         let sockets = status.sockets.iter().filter(|s| s.algorithm == one.kernel_name).count();
         format!("{} {sockets}", one.kernel_name)
     };

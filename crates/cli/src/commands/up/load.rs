@@ -8,9 +8,9 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vmcc_agent::{Action, CHI, Guard, GuardEvent, GuardState, OMEGA, Policy, Request};
+use vmcc_bpf::close_requests::CloseRequest;
+use vmcc_bpf::{parameter_table, probe};
 use vmcc_cc::Params;
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::{parameter_table, probe};
 
 pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
     let request = Request { algorithms: wanted, restricted: options.restricted, guarded: options.guard };

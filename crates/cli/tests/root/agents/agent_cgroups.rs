@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
-use vmcc_host::cgroup;
-use vmcc_host::diag::Diag;
+use vmcc_bpf::cgroup;
+use vmcc_system::diag::Diag;
 use vmcc_testkit::paths::{Net, Over, transfer};
 
 /// A cgroup of the test's own; removed with what is in it.

@@ -378,14 +378,14 @@ fn root_the_rights_that_its_unit_has_are_enough() {
     let rights: Vec<String> =
         rights.split(' ').map(|right| right.trim_start_matches("CAP_").to_lowercase()).collect();
     let before = seen(ns);
-    let cgroups = vmcc_host::cgroup::root().unwrap();
+    let cgroups = vmcc_bpf::cgroup::root().unwrap();
     let name = &format!("vmcc-{}-rights", std::process::id());
     let _chosen = Cgroup::new(cgroups.join(name));
     // Where the kernel lets a program decide so.
-    let upgrade = vmcc_host::upgrade::check_support().is_ok();
+    let upgrade = vmcc_bpf::upgrade::check_support().is_ok();
     let rule = format!("[[cgroup]]\npath = '{name}'\ncongestion_control = 'mp_vmcc'\nupgrade = {upgrade}\n");
     let file = host.file(&(EVERYTHING.to_owned() + &rule));
-    let given = || vmcc_host::cgroup::congestion_control(&cgroups, name).unwrap();
+    let given = || vmcc_bpf::cgroup::congestion_control(&cgroups, name).unwrap();
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", ns.file().display()));
     command.args([
@@ -405,7 +405,7 @@ fn root_the_rights_that_its_unit_has_are_enough() {
     assert!(!ready.contains("cannot"), "{}", agent.heard());
     assert_eq!(sysctl(ns, "ipv4.tcp_congestion_control").trim(), "mp_vmcc");
     assert_eq!(given().as_deref(), Some("mp_vmcc"));
-    assert_eq!(vmcc_host::upgrade::is_set(&cgroups, name).unwrap(), upgrade);
+    assert_eq!(vmcc_bpf::upgrade::is_set(&cgroups, name).unwrap(), upgrade);
     agent.signal(Signal::SIGTERM);
     assert_eq!((agent.ends(), seen(ns)), (Some(0), before), "{}", agent.heard());
     assert_eq!(given(), None);
@@ -429,6 +429,6 @@ fn root_fifty_times_up_and_down_leave_nothing() {
     }
     assert_eq!(seen(ns), before);
     assert_eq!(state(), Vec::<PathBuf>::new());
-    assert_eq!(vmcc_host::list().unwrap(), []);
+    assert_eq!(vmcc_bpf::list().unwrap(), []);
     assert_eq!(fs::read_dir("/sys/fs/bpf").unwrap().count(), links);
 }

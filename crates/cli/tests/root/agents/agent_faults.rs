@@ -48,7 +48,7 @@ fn all_is_well(dir: &Path, at: &str) {
 fn nothing_is_left(at: &str) {
     assert!(!available().contains("mp_"), "{at}: {}", available());
     assert!(!Path::new("/sys/fs/bpf/vmcc").exists(), "{at}: pins are left");
-    assert_eq!(vmcc_host::list().unwrap(), [], "{at}");
+    assert_eq!(vmcc_bpf::list().unwrap(), [], "{at}");
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn root_a_guard_that_cannot_begin_is_not_on() {
     let (dir, ns) = (folder(), Namespace::new("g"));
     let file = file(dir.path(), "[agent]\ninterval = '1s'\n[algorithm.vmcc]\n[guard]\nenabled = true\n");
     let vmcc = Algorithm::by_name("vmcc").unwrap();
-    let other = vmcc_host::Loaded::load(vmcc, &Params::defaults(vmcc)).unwrap();
+    let other = vmcc_bpf::Loaded::load(vmcc, &Params::defaults(vmcc)).unwrap();
     let mut agent = Agent::start(&ns, &file);
     let is_on = || {
         let status = within(&ns, &["status", "--json"]).output().unwrap();

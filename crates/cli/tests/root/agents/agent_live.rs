@@ -7,9 +7,9 @@ use nix::sys::signal::Signal;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vmcc_bpf::Loaded;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::Loaded;
-use vmcc_host::diag::Diag;
+use vmcc_system::diag::Diag;
 use vmcc_testkit::netns::run;
 use vmcc_testkit::paths::{Net, Over, Shape, connect, listen, shape, transfer};
 

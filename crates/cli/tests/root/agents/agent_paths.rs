@@ -325,7 +325,7 @@ fn root_rule_that_fits_no_cgroup_is_warned_about_on_a_hybrid_host() {
     let text = "[[cgroup]]\npath = 'machine.slice/libpod-*.scope'\ncongestion_control = 'cubic'\n";
     let mut agent = Agent::start(&pair.server, &pair.file(text));
     let warned = agent.heard().contains("no cgroup fits `machine.slice/libpod-*.scope`");
-    assert_eq!(warned, vmcc_host::cgroup::is_hybrid(), "{}", agent.heard());
+    assert_eq!(warned, vmcc_bpf::cgroup::is_hybrid(), "{}", agent.heard());
 }
 
 /// Whatever was lost with the events that the kernel had no room for.
@@ -404,7 +404,7 @@ fn root_laminar_endpoints_give_disjoint_paths() {
     let laminar = "[host.mptcp]\nsubflows = 8\naccept = 8\n[[host.mptcp.endpoint]]\nnic = 'c3'\nflags = ['laminar']\nid = 9\n\
                    [[host.mptcp.endpoint]]\nnic = 'c*'\nflags = ['laminar']\n";
     let mut agent = Agent::start(&client, &file("client.toml", laminar));
-    if !vmcc_host::probe::has_laminar_endpoints() {
+    if !vmcc_bpf::probe::has_laminar_endpoints() {
         assert!(agent.heard().contains("no laminar endpoints"), "{}", agent.heard());
         return;
     }

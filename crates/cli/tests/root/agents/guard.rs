@@ -7,9 +7,9 @@ use crate::killed::{Ended, killed_when};
 use nix::sys::signal::Signal;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use vmcc_host::diag::{Diag, Subflow};
-use vmcc_host::port::Port;
 use vmcc_netlink::{PathManager, SubflowEnds};
+use vmcc_port::Port;
+use vmcc_system::diag::{Diag, Subflow};
 use vmcc_testkit::netns::{Namespace, run};
 use vmcc_testkit::paths::{Net, Over, Shape, shape, transfer};
 

@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vmcc_host::diag::{Diag, Subflow};
+use vmcc_system::diag::{Diag, Subflow};
 use vmcc_testkit::netns::{Namespace, run};
 use vmcc_testkit::paths::{Net, Over, Shape, shape, transfer};
 

@@ -3,7 +3,7 @@
 use crate::agent::Down;
 use crate::kept::{Agent, endpoints, until, within};
 use std::sync::atomic::{AtomicBool, Ordering};
-use vmcc_host::diag::Diag;
+use vmcc_system::diag::Diag;
 use vmcc_testkit::netns::{Namespace, run};
 use vmcc_testkit::paths::{Net, Over, Shape, shape, transfer};
 

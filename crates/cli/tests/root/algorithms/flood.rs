@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_bpf::Loaded;
+use vmcc_bpf::close_requests::{CloseRequest, CloseRequests};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::Loaded;
-use vmcc_host::close_requests::{CloseRequest, CloseRequests};
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 use vmcc_testkit::paths::{Net, Over, alone, connect, listen};
 
 /// `MP_ACCOUNT_REQUESTS` of kernel/shared/shared.h.

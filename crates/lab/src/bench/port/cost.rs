@@ -9,9 +9,9 @@ use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::bench::Statistics;
-use vmcc_host::port::{self, RunTime};
+use vmcc_bpf::bench::Statistics;
 use vmcc_port::Backend;
+use vmcc_port::RunTime;
 
 /// Upper bound of the rate at which programs are measured, in bit/s. The rate is half of what the machine carries.
 const MAX_BPS: f64 = 1e9;
@@ -105,7 +105,7 @@ pub(super) fn measure(progress: &mut dyn FnMut(&str)) -> Result<Cost, Error> {
     let statistics = Statistics::enable()?;
     let statistics_ns = statistics.overhead_ns()?;
     drop(statistics);
-    let backends: &[_] = match port::usable(Backend::Bpf) {
+    let backends: &[_] = match vmcc_port::usable(Backend::Bpf) {
         Ok(()) => &["htb", "bpf"],
         Err(_) => &["htb"],
     };

@@ -15,8 +15,8 @@ use crate::bench::transfer::damaged;
 use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::port::Port;
 use vmcc_netlink::TrafficControl;
+use vmcc_port::Port;
 use vmcc_port::{ConfigFile, PortStats};
 
 /// Slow start is over, and queues are as long as they stay.

@@ -8,8 +8,8 @@ use crate::topology::in_namespace;
 use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::port::Port;
 use vmcc_netlink::{ROOT, TrafficControl};
+use vmcc_port::Port;
 use vmcc_units::{Limit, Packets};
 
 /// Many short pairs: what else runs on the machine changes from second to second.

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 use vmcc_testkit::netns::run;
 use vmcc_testkit::port::{Pair, config};
 

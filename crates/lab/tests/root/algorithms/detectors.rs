@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_bpf::Loaded;
+use vmcc_bpf::close_requests::CloseRequests;
 use vmcc_guard::{Guard, GuardState, Policy, RequestReaders};
-use vmcc_host::Loaded;
-use vmcc_host::close_requests::CloseRequests;
 use vmcc_lab::{Cc, Control, Error, LabSpec, Programs};
 use vmcc_scenario::{Document, Overrides};
 

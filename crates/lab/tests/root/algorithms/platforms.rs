@@ -6,7 +6,7 @@ use crate::switch::ovs::{self, Datapath};
 use crate::switch::podman::{Network, Podman, own_mounts};
 use crate::switch::traffic::transfer;
 use crate::switch::{Bridge, Namespace, config, multipath};
-use vmcc_host::port::Port;
+use vmcc_port::Port;
 use vmcc_port::PortConfig;
 
 #[test]

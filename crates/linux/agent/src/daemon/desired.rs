@@ -7,7 +7,7 @@ use crate::config::{CgroupRule, Config, EndpointFlag, EndpointRule, Family, Mptc
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::num::{NonZeroU8, NonZeroU16};
-use vmcc_host::{cgroup, reassign};
+use vmcc_bpf::{cgroup, reassign};
 use vmcc_netlink::{Endpoint, HostAddress, PortInfo};
 use wildmatch::WildMatch;
 

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use std::fmt;
+use vmcc_bpf::close_requests::CloseRequest;
 use vmcc_guard::PathAction;
-use vmcc_host::close_requests::CloseRequest;
 
 /// Action or finding of the agent.
 #[derive(Debug, Clone, Serialize)]

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
-use vmcc_host::namespaces::{self, NAMED};
+use vmcc_system::namespaces::{self, NAMED};
 
 /// Folder in which [`NAMED`] appears when the first namespace gets a name.
 const PARENT: &str = "/run";

@@ -5,8 +5,8 @@ use crate::{Error, ports};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use vmcc_host::Status;
-use vmcc_host::diag::{Diag, Subflow};
+use vmcc_bpf::Status;
+use vmcc_system::diag::{Diag, Subflow};
 use vmcc_telemetry::Kind::{Counter, Gauge};
 use vmcc_telemetry::{Figures, Histogram, Question, Server};
 
@@ -49,7 +49,7 @@ impl Metrics {
 
 /// Everything.
 fn text(own: &AgentStats, off: Option<&Histogram>, question: Question) -> Result<String, Error> {
-    let algorithms = vmcc_host::list()?;
+    let algorithms = vmcc_bpf::list()?;
     let mut sockets = Diag::open()?.subflows()?;
     sockets.retain(|socket| !is_scraper_socket(socket, question));
     let mut figures = Figures::default();

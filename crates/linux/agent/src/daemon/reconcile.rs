@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
-use vmcc_host::diag::{Diag, Subflow};
-use vmcc_host::namespaces::{self, NAMED};
-use vmcc_host::{mptcp, netns, reassign};
+use vmcc_bpf::reassign;
 use vmcc_netlink::{Changes, Endpoint, Links};
+use vmcc_system::diag::{Diag, Subflow};
+use vmcc_system::namespaces::{self, NAMED};
+use vmcc_system::{mptcp, netns};
 use wildmatch::WildMatch;
 
 /// Name of the agent's own namespace.
@@ -417,7 +418,7 @@ impl<'a> Reconciler<'a> {
             return;
         }
         // On kernels without links a process that was killed while it loaded an algorithm leaves it.
-        if let Err(error) = vmcc_host::clean() {
+        if let Err(error) = vmcc_bpf::clean() {
             self.problem("kernel", &error.into());
         }
     }

@@ -9,7 +9,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
-use vmcc_host::port::Folder;
+use vmcc_system::Folder;
 
 const PARENT: &str = "/run/vmcc";
 const FOLDER: &str = "agent";

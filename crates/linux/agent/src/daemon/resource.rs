@@ -10,11 +10,11 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use vmcc_bpf::{cgroup, probe, reassign, upgrade};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::port::{self, Serving};
-use vmcc_host::{cgroup, probe, reassign, upgrade};
 use vmcc_netlink::{Endpoint, PathManager, kernel_limit, os_code};
 use vmcc_port::PortConfig;
+use vmcc_port::{PortError, Serving};
 
 /// Resource that the agent sets. It belongs to a network namespace, but algorithms and cgroups belong to the kernel as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ pub(crate) enum ResourceError {
 
 /// Remedy where something has run out, as the end of a message; else empty.
 fn help(source: &io::Error) -> String {
-    vmcc_host::remedy(source).map_or_else(String::new, |remedy| format!("; {remedy}"))
+    vmcc_system::remedy(source).map_or_else(String::new, |remedy| format!("; {remedy}"))
 }
 
 impl ResourceError {
@@ -198,11 +198,11 @@ impl Resource {
             }
             Self::Endpoint(address) => read_endpoint(*address, None),
             Self::EndpointAt(at) => read_endpoint(at.ip(), Some(at.port())),
-            Self::Port(name) => match port::settings(name) {
+            Self::Port(name) => match vmcc_port::settings(name) {
                 Ok(Serving::Nothing) => Ok(None),
                 Ok(Serving::HalfDone) => Ok(Some(HALF_DONE.to_owned())),
                 Ok(Serving::As(config)) => Ok(Some(port_text(&config))),
-                Err(port::PortError::NoSuchPort { .. }) => Ok(None),
+                Err(PortError::NoSuchPort { .. }) => Ok(None),
                 Err(error) => Err(error.into()),
             },
         }
@@ -219,7 +219,7 @@ impl Resource {
                 Ok(())
             }
             (Self::Algorithm(name), None) => {
-                vmcc_host::take_down_of(&[name])?;
+                vmcc_bpf::take_down_of(&[name])?;
                 Ok(())
             }
             (Self::Cgroup(path), Some(name)) => Ok(cgroup::set(&cgroup::root()?, path, name)?),
@@ -268,7 +268,7 @@ impl Resource {
         };
         // While queues are exchanged there are devices beside the port; whoever ends its service looks for them.
         match ports::unmark(name) {
-            Err(Error::Port(port::PortError::NoSuchPort { .. })) => Ok(()),
+            Err(Error::Port(PortError::NoSuchPort { .. })) => Ok(()),
             settled => settled.map(drop).map_err(ResourceError::from),
         }
     }
@@ -300,7 +300,7 @@ fn show(file: &std::path::Path) -> String {
 }
 
 fn read_algorithm(name: &str) -> Result<Option<String>, ResourceError> {
-    let found = vmcc_host::list()?.into_iter().find(|status| status.kernel_name == name);
+    let found = vmcc_bpf::list()?.into_iter().find(|status| status.kernel_name == name);
     let Some(status) = found.filter(|status| status.kept) else { return Ok(None) };
     let somebody = || ResourceError::SomebodyElse { found: "another build of vmcc".to_owned() };
     Ok(Some(params_text(&status.parameters.ok_or_else(somebody)?)))

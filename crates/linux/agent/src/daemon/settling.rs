@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
-use vmcc_host::diag::Diag;
+use vmcc_system::diag::Diag;
 
 /// Two round trips of the slowest usual path (ADD_ADDR, SYN), and a receiver that is preempted in `recv`.
 const SETTLE_TIME: Duration = Duration::from_secs(1);

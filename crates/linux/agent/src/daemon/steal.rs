@@ -1,10 +1,10 @@
 //! Figures of processor time that this machine did not get, for Prometheus.
 
 use std::os::fd::AsFd;
-use vmcc_host::cpu_steal::{Timeouts, steal, throttled, timeouts};
-use vmcc_host::mptcp::Fallbacks;
-use vmcc_host::namespaces;
-use vmcc_host::netns;
+use vmcc_system::cpu_steal::{Timeouts, steal, throttled, timeouts};
+use vmcc_system::mptcp::Fallbacks;
+use vmcc_system::namespaces;
+use vmcc_system::netns;
 use vmcc_telemetry::Figures;
 use vmcc_telemetry::Kind::Counter;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use vmcc_host::cpu_steal::gaps;
+use vmcc_system::cpu_steal::gaps;
 use vmcc_telemetry::{Histogram, HistogramOpts};
 
 /// From what is noticed at all to what stops every connection.

@@ -5,8 +5,8 @@ mod serve;
 pub use serve::{Changed, Served, serve};
 
 use crate::{Error, needs_root};
-use vmcc_host::port::{self, Port, PortError};
 use vmcc_port::PortStats;
+use vmcc_port::{Port, PortError};
 
 /// All served ports, and those whose counters could not be read.
 #[derive(Debug)]
@@ -26,13 +26,13 @@ pub struct Listed {
 pub fn list() -> Result<Listed, Error> {
     needs_root("mark: reading counters needs root")?;
     let mut listed =
-        Listed { ports: Vec::new(), unreadable: Vec::new(), unused_budgets: port::unused_budgets()? };
-    for name in port::attached()? {
+        Listed { ports: Vec::new(), unreadable: Vec::new(), unused_budgets: vmcc_port::unused_budgets()? };
+    for name in vmcc_port::attached()? {
         // The ports of one budget have the same counters.
         if listed.ports.iter().any(|port| port.members.contains(&name)) {
             continue;
         }
-        match port::peek(&name) {
+        match vmcc_port::peek(&name) {
             Ok(stats) => listed.ports.push(stats),
             // It went away since it was listed; the others are still worth a line.
             Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. } | PortError::Gone { .. }) => {}
@@ -48,7 +48,7 @@ pub fn list() -> Result<Listed, Error> {
 /// It is not served, or cannot be read.
 pub fn stats(name: &str) -> Result<PortStats, Error> {
     needs_root(format!("port {name}: reading its counters needs root"))?;
-    Ok(port::peek(name)?)
+    Ok(vmcc_port::peek(name)?)
 }
 
 /// Result of [`repair`].
@@ -66,7 +66,7 @@ pub struct Repaired {
 /// It is not served, or cannot be.
 pub fn repair(name: &str) -> Result<Repaired, Error> {
     needs_root(format!("port {name}: repairing it needs root"))?;
-    let stats = port::peek(name)?;
+    let stats = vmcc_port::peek(name)?;
     if stats.differences.is_empty() {
         return Ok(Repaired { differences: Vec::new(), stats });
     }
@@ -93,9 +93,9 @@ pub enum Unmarked {
 /// There is no such port, or what was there before cannot be put back.
 pub fn unmark(name: &str) -> Result<Unmarked, Error> {
     needs_root(format!("port {name}: to stop serving it needs root"))?;
-    let gone = port::forget_gone()?;
+    let gone = vmcc_port::forget_gone()?;
     // Of a port that somebody took the program from there are no counters, but what else served it goes.
-    let served = port::attached()?.iter().any(|port| port == name);
+    let served = vmcc_port::attached()?.iter().any(|port| port == name);
     match end(name) {
         Ok(stats) if served || stats.is_some() => Ok(Unmarked::Ended(stats.map(Box::new))),
         Ok(_) => Ok(Unmarked::NotServed),
@@ -121,8 +121,8 @@ pub struct UnmarkedAll {
 /// The kernel does not say which there are.
 pub fn unmark_all() -> Result<UnmarkedAll, Error> {
     needs_root("unmark: to stop serving ports needs root")?;
-    let mut all = UnmarkedAll { ended: Vec::new(), gone: port::forget_gone()?, failed: Vec::new() };
-    for name in port::attached()? {
+    let mut all = UnmarkedAll { ended: Vec::new(), gone: vmcc_port::forget_gone()?, failed: Vec::new() };
+    for name in vmcc_port::attached()? {
         match end(&name) {
             Ok(_) | Err(PortError::NoSuchPort { .. } | PortError::Gone { .. }) => all.ended.push(name),
             Err(error) => all.failed.push(error.into()),

@@ -3,8 +3,8 @@
 use crate::{Error, needs_root};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vmcc_host::port::{self, Port, PortError};
 use vmcc_port::{Backend, PortConfig, PortStats};
+use vmcc_port::{Port, PortError};
 
 /// Interval at which [`Served::hold`] checks whether to stop, and whether its port is gone.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -99,7 +99,7 @@ impl Served {
             // Not just any port of this name: it may come back as another one.
             if index.is_err() || nix::net::if_::if_nametoindex(name.as_str()) != index {
                 drop(self.port);
-                let _ = port::forget_gone();
+                let _ = vmcc_port::forget_gone();
                 return Err(Error::PortGone { port: name });
             }
             look(&self.port);
@@ -114,7 +114,7 @@ fn backend_reason(config: &PortConfig, chosen: Backend) -> String {
     match (config.backend, chosen) {
         (_, Backend::Auto) => "no rate and one class: the queue that is there stays".to_owned(),
         (Backend::Auto, Backend::Bpf) => "the best that loads".to_owned(),
-        (Backend::Auto, Backend::Htb) => match port::usable(Backend::Bpf) {
+        (Backend::Auto, Backend::Htb) => match vmcc_port::usable(Backend::Bpf) {
             Err(reason) => format!("bpf: {reason}"),
             Ok(()) => "what suits these settings".to_owned(),
         },

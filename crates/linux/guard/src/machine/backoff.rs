@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::time::Duration;
-use vmcc_host::diag::Subflow;
+use vmcc_system::diag::Subflow;
 
 /// Upper bound of the back-off.
 const MAX_BACKOFF: Duration = Duration::from_secs(3600);

@@ -4,7 +4,7 @@ use crate::policy::Policy;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
-use vmcc_host::diag::{CaState, Subflow};
+use vmcc_system::diag::{CaState, Subflow};
 
 /// Lower bound of the deviation in the kernel's RTO (`TCP_RTO_MIN`).
 const MIN_DEVIATION_US: u64 = 200_000;

@@ -6,11 +6,11 @@
 //! close each other one survives.
 //!
 //! A socket's cookie identifies it, but the kernel assigns one only when it is first read. A request without a cookie is valid for
-//! a second (see [`vmcc_host::close_requests`]).
+//! a second (see [`vmcc_bpf::close_requests`]).
 
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::diag::{CaState, Subflow};
+use vmcc_bpf::close_requests::CloseRequest;
 use vmcc_multipath::may_suppress;
+use vmcc_system::diag::{CaState, Subflow};
 
 /// Decision on a request, at this moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

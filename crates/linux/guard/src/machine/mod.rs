@@ -22,8 +22,8 @@ use crate::policy::Policy;
 use health::PathHealth;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::diag::Subflow;
+use vmcc_bpf::close_requests::CloseRequest;
+use vmcc_system::diag::Subflow;
 
 /// Interval between scans of the paths.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);

@@ -8,8 +8,8 @@ use crate::action::{Action, GuardEvent, PathAction};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::diag::{Mptcp, Subflow};
+use vmcc_bpf::close_requests::CloseRequest;
+use vmcc_system::diag::{Mptcp, Subflow};
 
 /// Timeout while no other path is alive.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);

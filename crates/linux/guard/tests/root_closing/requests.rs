@@ -3,10 +3,10 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
+use vmcc_bpf::close_requests::CloseRequest;
 use vmcc_guard::{Guard, GuardState, Policy, RequestCounts, RequestReaders};
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::diag::{Diag, Subflow};
 use vmcc_netlink::{PathManager, SubflowEnds};
+use vmcc_system::diag::{Diag, Subflow};
 use vmcc_testkit::netns::run;
 use vmcc_testkit::paths::{Net, Over, transfer};
 

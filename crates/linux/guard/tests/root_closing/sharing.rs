@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use vmcc_bpf::Loaded;
+use vmcc_bpf::close_requests::{CloseRequest, CloseRequests};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_guard::{Guard, GuardEvent, GuardState, Policy, RequestReaders};
-use vmcc_host::Loaded;
-use vmcc_host::close_requests::{CloseRequest, CloseRequests};
-use vmcc_host::diag::{Diag, Subflow};
-use vmcc_host::port::Port;
+use vmcc_port::Port;
+use vmcc_system::diag::{Diag, Subflow};
 use vmcc_testkit::netns::{Namespace, join, run};
 use vmcc_testkit::paths::{Net, Over, Shape, alone, shape, transfer};
 

@@ -3,7 +3,7 @@
 use super::{buffer, inherited, name, rate};
 use crate::config::{ClassConfig, EcnKind, Filter, MAX_FILTERS, MAX_PRIORITIES, PortConfig};
 use crate::error::{Check, ConfigError, require};
-use crate::plan::{LINK_HEADER_BYTES, LinkFacts, Plan};
+use crate::plan::{LINK_HEADER_BYTES, LinkFacts, ONLY_CLASS};
 use std::collections::BTreeMap;
 use vmcc_config::Discipline;
 use vmcc_units::{BitsPerSec, Bytes};
@@ -116,10 +116,10 @@ pub(super) fn buffers_hold_a_packet(config: &PortConfig, link: &LinkFacts) -> Ch
 }
 
 /// Guarantees that the port can keep.
-pub(super) fn rates(config: &PortConfig, plan: &Plan) -> Check {
-    let guarantees: u64 =
-        config.classes.iter().filter_map(|c| c.guarantee).map(BitsPerSec::bytes_per_sec).sum();
-    let Some(rate) = plan.rate else {
+pub(crate) fn rates(config: &PortConfig, cap: Option<BitsPerSec>, shares: &[Option<BitsPerSec>]) -> Check {
+    let guarantees = config.classes.iter().filter_map(|class| class.guarantee);
+    let guarantees = BitsPerSec::new(guarantees.fold(0, |sum, rate| rate.get().saturating_add(sum)));
+    let Some(rate) = cap else {
         let rated = config.classes.iter().position(|c| c.guarantee.is_some() || c.ceiling.is_some());
         let Some(index) = rated else { return Ok(()) };
         let class = &config.classes[index];
@@ -128,26 +128,25 @@ pub(super) fn rates(config: &PortConfig, plan: &Plan) -> Check {
             .of_class(&class.name)
             .help("give the port a `rate`"));
     };
-    let bits = |bytes: u64| BitsPerSec::new(bytes.saturating_mul(8));
     for (index, class) in config.classes.iter().enumerate() {
-        if let Some(ceiling) = class.ceiling.filter(|c| c.bytes_per_sec() > rate) {
-            let message = format!("{ceiling} is more than the port sends ({})", bits(rate));
+        if let Some(ceiling) = class.ceiling.filter(|ceiling| *ceiling > rate) {
+            let message = format!("{ceiling} is more than the port sends ({rate})");
             return Err(ConfigError::at(inherited(true, index, "ceiling"), message).of_class(&class.name));
         }
     }
     let last = config.classes.iter().rposition(|c| c.guarantee.is_some()).unwrap_or_default();
     if guarantees > rate {
-        let message = format!("the guarantees sum up to {}, the port sends {}", bits(guarantees), bits(rate));
+        let message = format!("the guarantees sum up to {guarantees}, the port sends {rate}");
         return Err(ConfigError::at(inherited(true, last, "guarantee"), message)
             .help("lower a guarantee, or raise the port's rate"));
     }
-    let starved = plan.classes.iter().position(|c| c.share == Some(0));
+    let starved = shares.iter().position(|share| share.is_some_and(|share| share.bytes_per_sec() == 0));
     match starved.filter(|_| config.queue != Discipline::Priority) {
         None => Ok(()),
         Some(index) => {
-            let message = format!("the guarantees of the others take all of {}", bits(rate));
+            let message = format!("the guarantees of the others take all of {rate}");
             Err(ConfigError::at(inherited(!config.classes.is_empty(), index, "name"), message)
-                .of_class(&plan.classes[index].name)
+                .of_class(config.classes.get(index).map_or(ONLY_CLASS, |class| &class.name))
                 .help("give it a guarantee too, or lower the others'"))
         }
     }

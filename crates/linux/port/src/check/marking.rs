@@ -56,11 +56,11 @@ pub(crate) fn red(key: &str) -> ConfigError {
     ConfigError::at(format!("{key}.rule"), message).help("use `mq-ecn`, `tcn` or `threshold`")
 }
 
-/// A threshold in bytes; a time needs the rate at which the queue drains, in bytes per second.
+/// A threshold in bytes; a time needs the rate at which the queue drains.
 pub(crate) fn threshold_bytes(
     at: Threshold,
     key: &str,
-    drain: Option<u64>,
+    drain: Option<BitsPerSec>,
     packet: Bytes,
 ) -> Result<u64, ConfigError> {
     let key = format!("{key}.at");
@@ -68,14 +68,14 @@ pub(crate) fn threshold_bytes(
         let message = format!("{time} is no queue length: neither the port nor its link has a rate");
         return Err(ConfigError::at(key, message).help("give the port a `rate`, or the threshold in bytes"));
     }
-    let drain = BitsPerSec::new(drain.unwrap_or_default().saturating_mul(8));
+    let drain = drain.unwrap_or_default();
     let bytes = at.bytes(drain, packet).map_or(u64::MAX, Bytes::get);
     require(bytes > 0, &key, || format!("{at} at {drain} is less than a byte: it marks every packet"))?;
     Ok(bytes)
 }
 
 /// Every rule has the numbers it needs, and marks before the buffer is full.
-pub(super) fn reachable(config: &PortConfig, plan: &Plan) -> Check {
+pub(crate) fn thresholds(config: &PortConfig, plan: &Plan) -> Check {
     for (index, class) in plan.classes.iter().enumerate() {
         let own = config.classes.get(index).is_some_and(|c| c.marking.is_some());
         let key = super::inherited(own, index, "marking");
@@ -100,7 +100,6 @@ fn below_buffer(plan: &Plan, class: &ClassPlan, key: &str) -> Check {
             let Some((rate, bytes)) = alone(plan, class, rule) else { return Ok(()) };
             let rtt = Nanos::new(rule.rtt_ns.unwrap_or_default());
             let lambda = f64::from(rule.lambda_q16) / 65536.0;
-            let rate = BitsPerSec::new(rate.saturating_mul(8));
             (format!(" ({rate} x {rtt} x lambda {lambda})"), bytes, "rtt")
         }
     };
@@ -115,10 +114,8 @@ fn below_buffer(plan: &Plan, class: &ClassPlan, key: &str) -> Check {
 }
 
 /// The rate that a class has when it is alone, and its threshold in bytes then; `None` while RTT or rate is unknown.
-fn alone(plan: &Plan, class: &ClassPlan, rule: Lambda) -> Option<(u64, u64)> {
-    let rate = class.ceiling.or(plan.capacity)?;
-    let rate = if matches!(class.rule, Rule::MqEcn(_)) { plan.capacity? } else { rate };
-    let delay_ns = u128::from(rule.rtt_ns?) * u128::from(rule.lambda_q16) / 65536;
-    let bytes = u128::from(rate) * delay_ns / 1_000_000_000;
-    Some((rate, u64::try_from(bytes).unwrap_or(u64::MAX)))
+fn alone(plan: &Plan, class: &ClassPlan, rule: Lambda) -> Option<(BitsPerSec, u64)> {
+    let capacity = plan.capacity?;
+    let rate = if matches!(class.rule, Rule::MqEcn(_)) { capacity } else { class.ceiling };
+    Some((rate, rule.bytes_at(rate.bytes_per_sec())?))
 }

@@ -2,7 +2,7 @@
 
 use vmcc_config::{Discipline, Marking};
 use vmcc_port::{ClassConfig, Lambda, LinkFacts, PortConfig, Rule, VmBudget, VmShare};
-use vmcc_units::{BitsPerSec, Bytes};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 
 const LINK: LinkFacts = LinkFacts { mtu: Bytes::new(1500), speed: None };
 
@@ -16,26 +16,23 @@ fn weighted(weights: &[u32]) -> PortConfig {
     PortConfig { rate: Some(mbit(70)), queue: Discipline::Drr, classes, ..PortConfig::default() }
 }
 
-fn shares(config: &PortConfig) -> Vec<Option<u64>> {
-    config.plan(&LINK).unwrap().classes.iter().map(|c| c.share).collect()
+fn rights(config: &PortConfig) -> Vec<BitsPerSec> {
+    config.plan(&LINK).unwrap().classes.iter().map(|class| class.right).collect()
 }
 
 #[test]
 fn weights_share_the_rate_and_quanta_follow_them() {
     let plan = weighted(&[4, 2, 1]).plan(&LINK).unwrap();
-    let numbers: Vec<_> = plan.classes.iter().map(|c| (c.share, c.quantum_bytes, c.ceiling)).collect();
-    let all = Some(8_750_000);
-    assert_eq!(
-        numbers,
-        [(Some(5_000_000), 6056, all), (Some(2_500_000), 3028, all), (Some(1_250_000), 1514, all)]
-    );
+    let numbers: Vec<_> = plan.classes.iter().map(|c| (c.right, c.quantum_bytes, c.ceiling)).collect();
+    let all = mbit(70);
+    assert_eq!(numbers, [(mbit(40), 6056, all), (mbit(20), 3028, all), (mbit(10), 1514, all)]);
 }
 
 #[test]
 fn guarantees_come_before_weights() {
     let mut config = weighted(&[4, 2, 1]);
     config.classes[0].guarantee = Some(mbit(10));
-    assert_eq!(shares(&config), [Some(1_250_000), Some(5_000_000), Some(2_500_000)]);
+    assert_eq!(rights(&config), [mbit(10), mbit(40), mbit(20)]);
 }
 
 #[test]
@@ -43,7 +40,7 @@ fn a_ceiling_caps_its_share_too() {
     let mut config = weighted(&[1, 1]);
     config.classes[0].ceiling = Some(mbit(8));
     let plan = config.plan(&LINK).unwrap();
-    assert_eq!((plan.classes[0].share, plan.classes[0].ceiling), (Some(1_000_000), Some(1_000_000)));
+    assert_eq!((plan.classes[0].right, plan.classes[0].ceiling), (mbit(8), mbit(8)));
 }
 
 #[test]
@@ -51,9 +48,9 @@ fn without_classes_there_is_one_for_everything() {
     let plan = PortConfig { rate: Some(mbit(8)), ..PortConfig::default() }.plan(&LINK).unwrap();
     assert_eq!(plan.classes.len(), 1);
     assert_eq!(plan.classes[0].name, vmcc_port::ONLY_CLASS);
-    assert_eq!(plan.classes[0].share, Some(1_000_000));
+    assert_eq!(plan.classes[0].right, mbit(8));
     assert_eq!(plan.classes[0].buffer_bytes, 1000 * 1514);
-    assert_eq!(plan.classes[0].buffer_packets, Some(1000));
+    assert_eq!(plan.classes[0].limit, Limit::Packets(Packets::new(1000)));
 }
 
 #[test]
@@ -63,9 +60,9 @@ fn a_split_budget_is_divided_and_a_shared_one_is_not() {
         ..PortConfig::default()
     };
     let split = budget(VmShare::Split, 1, 4).plan(&LINK).unwrap();
-    assert_eq!((split.rate, split.vm), (Some(2_500_000), None));
+    assert_eq!(split.cap, Some(mbit(20)));
     let shared = budget(VmShare::Shared, 1, 1).plan(&LINK).unwrap();
-    assert_eq!((shared.rate, shared.vm.unwrap().rate), (Some(10_000_000), 10_000_000));
+    assert_eq!(shared.cap, Some(mbit(80)));
 }
 
 #[test]
@@ -73,7 +70,7 @@ fn the_links_speed_is_the_capacity_of_an_uncapped_port() {
     let marking: Marking = toml::from_str("rule = 'mq-ecn'\nrtt = '100us'\nlambda = 0.5").unwrap();
     let config = PortConfig { marking, ..PortConfig::default() };
     let plan = config.plan(&LinkFacts { speed: Some(mbit(1000)), ..LINK }).unwrap();
-    assert_eq!((plan.rate, plan.capacity), (None, Some(125_000_000)));
+    assert_eq!((plan.cap, plan.capacity, plan.rate()), (None, Some(mbit(1000)), mbit(1000)));
     assert_eq!(plan.classes[0].rule, Rule::MqEcn(Lambda { lambda_q16: 32768, rtt_ns: Some(100_000) }));
 }
 

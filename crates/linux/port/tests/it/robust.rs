@@ -132,19 +132,18 @@ fn consistent(config: &PortConfig, link: &LinkFacts) -> Result<bool, TestCaseErr
     let Ok(plan) = config.plan(link) else { return Ok(false) };
     prop_assert_eq!(plan.classes.len(), config.classes.len().max(1));
     for class in &plan.classes {
-        prop_assert!(class.quantum_bytes > 0 && class.buffer_bytes >= plan.packet_bytes);
-        prop_assert!(class.ceiling.is_none_or(|c| plan.rate.is_none_or(|rate| c <= rate)));
-        prop_assert!(class.share.is_none_or(|share| class.ceiling.is_none_or(|most| share <= most)));
+        prop_assert!(class.quantum_bytes > 0 && class.buffer_bytes >= plan.frame_bytes);
+        prop_assert!(class.right <= class.ceiling && class.ceiling <= plan.rate());
         if let Rule::Threshold(bytes) = class.rule {
             prop_assert!(bytes > 0 && bytes < class.buffer_bytes);
         }
     }
-    if let Some(rate) = plan.rate {
-        let shares: u64 = plan.classes.iter().filter_map(|c| c.share).sum();
+    if let Some(rate) = plan.cap.map(BitsPerSec::get).filter(|_| config.queue != Discipline::Priority) {
+        let shares: u64 = plan.classes.iter().map(|class| class.right.get()).sum();
         prop_assert!(shares <= rate, "{shares} of {rate}");
         let capped = config.classes.iter().any(|c| c.ceiling.is_some() || c.guarantee.is_some());
-        if config.queue != Discipline::Priority && !capped {
-            // Less than a byte per second per class is lost to rounding.
+        if !capped {
+            // Less than a bit per second per class is lost to rounding.
             prop_assert!(rate - shares <= plan.classes.len() as u64, "{shares} of {rate}");
         }
     }

@@ -5,8 +5,8 @@ use super::health::{Finding, PathHealth};
 use super::judge::{Judged, judge};
 use crate::policy::Policy;
 use std::time::Duration;
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::diag::{CaState, EcnFeedback, Mptcp, Subflow};
+use vmcc_bpf::close_requests::CloseRequest;
+use vmcc_system::diag::{CaState, EcnFeedback, Mptcp, Subflow};
 
 /// A subflow of one connection that has sent a megabyte more than was acknowledged, and to which nothing comes back.
 fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {

@@ -7,8 +7,8 @@ use crate::policy::Policy;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use vmcc_host::close_requests::CloseRequest;
-use vmcc_host::diag::{CaState, Mptcp, Subflow};
+use vmcc_bpf::close_requests::CloseRequest;
+use vmcc_system::diag::{CaState, Mptcp, Subflow};
 
 const NETNS: u32 = 1;
 /// Closes at once, on request only.

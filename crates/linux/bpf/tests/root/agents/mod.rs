@@ -1,0 +1,4 @@
+//! Tests that load algorithms and measure no rate.
+
+mod churn;
+mod replay;

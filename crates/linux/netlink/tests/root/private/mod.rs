@@ -1,0 +1,3 @@
+//! Requests to the kernel, read back.
+
+mod shaper;

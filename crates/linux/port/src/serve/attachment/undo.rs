@@ -1,0 +1,47 @@
+//! Taking queues and programs off a port.
+
+use crate::Backend;
+use crate::plan::Plan;
+use crate::serve::backend::{Bpf, Htb, MarkOnly, Queues};
+use crate::serve::device::Device;
+use crate::serve::error::PortError;
+use crate::serve::program::Program;
+use crate::serve::record::Content;
+use crate::serve::swap;
+
+/// Brings back what was there before.
+pub(super) fn undo(
+    dev: &mut Device,
+    index: i32,
+    plan: &Plan,
+    queues: &mut dyn Queues,
+) -> Result<(), PortError> {
+    exchange(dev, plan, |dev, _| take_off(dev, index, plan, queues))
+}
+
+/// Runs what makes the kernel take the port's queue out of use, while packets wait if that is possible.
+pub(super) fn exchange<T>(dev: &mut Device, plan: &Plan, action: impl FnOnce(&mut Device, bool) -> T) -> T {
+    if plan.queues || dev.made_clsact { swap::during(dev, None, action) } else { action(dev, false) }
+}
+
+/// [`undo`] while the port's packets wait.
+pub(super) fn take_off(
+    dev: &mut Device,
+    index: i32,
+    plan: &Plan,
+    queues: &mut dyn Queues,
+) -> Result<(), PortError> {
+    queues.remove(dev, plan)?;
+    Program::detach(&dev.name, index)?;
+    dev.restore_clsact()
+}
+
+/// The queues that a record speaks of; `program` is the one on the port, if it is there.
+pub(super) fn queues_of(content: &Content, program: Option<&Program>) -> Result<Box<dyn Queues>, PortError> {
+    Ok(match (content.backend, program) {
+        _ if !content.queues => Box::new(MarkOnly),
+        (Backend::Bpf, Some(program)) => Box::new(Bpf::find(&content.port, program)?),
+        (Backend::Bpf, None) => Box::new(Bpf::default()),
+        (Backend::Auto | Backend::Htb, _) => Box::new(Htb),
+    })
+}
