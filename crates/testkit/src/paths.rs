@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub fn alone() -> (MutexGuard<'static, ()>, File) {
     static ONE: Mutex<()> = Mutex::new(());
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = File::create("/run/vmcc-host-tests.lock").expect("these tests need root");
+    let file = File::create("/run/vmcc-bpf-tests.lock").expect("these tests need root");
     file.lock().expect("lock");
     (guard, file)
 }
