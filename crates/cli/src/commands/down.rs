@@ -51,6 +51,7 @@ fn after_agent(undone: &RollbackReport, ui: &Ui) -> Result<Exit, Failure> {
     undone.events.iter().for_each(|event| up::say(event, ui));
     undone.problems.iter().for_each(|problem| ui.warn(problem));
     let left: Vec<&Event> = undone.events.iter().filter(|n| matches!(n, Event::LeftAlone { .. })).collect();
+    let kept: Vec<&Event> = undone.events.iter().filter(|n| matches!(n, Event::Kept { .. })).collect();
     let restored: Vec<&Event> =
         undone.events.iter().filter(|n| matches!(n, Event::Restored { .. })).collect();
     let document = json!({
@@ -58,6 +59,7 @@ fn after_agent(undone: &RollbackReport, ui: &Ui) -> Result<Exit, Failure> {
         "agent": undone.agent,
         "restored": restored,
         "left": left,
+        "kept": kept,
         "problems": undone.problems,
     });
     ui.answer(&document, || {

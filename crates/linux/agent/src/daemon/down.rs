@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub struct RollbackReport {
     /// The agent that ran, and has ended.
     pub agent: Option<u32>,
-    /// Events of the rollback: values that were restored, and values that were left alone.
+    /// Events of the rollback: values that were restored, left alone, or kept for connections that use them.
     pub events: Vec<Event>,
     /// Congestion controls that are no longer up, by their names in the kernel.
     pub removed: Vec<String>,
@@ -52,7 +52,8 @@ pub fn roll_back() -> Result<Option<RollbackReport>, Error> {
     let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.resource)).collect();
     let mut reconciler = Reconciler::new(&mut record, &mut state);
     reconciler.restore();
-    let (events, problems) = (reconciler.events, reconciler.problems.into_iter().collect());
+    let (mut events, problems) = (reconciler.events, reconciler.problems.into_iter().collect());
+    events.extend(reconciler.retained);
     record.close();
     let is_gone = |name: &String| {
         events.iter().any(|one| matches!(one, Event::Restored { what, to: None, .. } if what == name))

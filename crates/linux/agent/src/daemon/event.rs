@@ -52,6 +52,17 @@ pub enum Event {
         /// Value before the agent.
         before: Option<String>,
     },
+    /// An endpoint stays on record and in the kernel: its removal would close connections.
+    Kept {
+        /// Namespace.
+        place: String,
+        /// Endpoint.
+        what: String,
+        /// Number of those connections.
+        connections: usize,
+        /// Cause and remedy.
+        reason: String,
+    },
     /// It is not there any more, and with it what was set.
     Gone {
         /// Namespace that it was in, or `kernel`.
@@ -133,6 +144,7 @@ impl fmt::Display for Event {
                 or_nothing(found.as_ref()),
                 or_nothing(before.as_ref())
             ),
+            Self::Kept { place, what, reason, .. } => write!(f, "{place}: {what} kept: {reason}"),
             Self::Gone { place, what, before } => write!(
                 f,
                 "{place}: {what} is not there any more, or under another name, and is forgotten; it was {} before vmcc",

@@ -10,6 +10,7 @@
 //! | `reconcile` | one pass over every namespace and resource |
 //! | `settling` | endpoints that are backups until subflows have joined |
 //! | `readiness` | interfaces whose addresses are usable as endpoints, and the endpoints' numbers |
+//! | `usage` | connections that end with an endpoint, which is kept |
 //! | `contention` | back-off for values that another program keeps changing |
 //! | `event_loop` | waits for signals, changes and timeouts |
 //! | `event` | events, for people and for machines |
@@ -38,6 +39,7 @@ mod resource;
 mod settling;
 mod steal;
 mod suspend;
+mod usage;
 
 pub use control::view;
 pub(crate) use control::{listen, timestamped};
@@ -321,6 +323,7 @@ impl Agent {
         let mut reconciler = Reconciler::new(&mut self.record, &mut self.reconcile_state);
         reconciler.restore();
         let (mut events, problems) = (reconciler.events, reconciler.problems.len());
+        events.extend(reconciler.retained);
         events.extend(reconciler.problems.into_iter().map(|text| Event::Problem { text }));
         self.publish(&events, say);
         self.record.close();

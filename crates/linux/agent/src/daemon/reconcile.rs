@@ -8,6 +8,7 @@ use super::readiness::Readiness;
 use super::record::{self, Place, Record};
 use super::resource::{Resource, ResourceError, all_endpoints, endpoint_text, follow, is_implicit};
 use super::settling::Settling;
+use super::usage::InUse;
 use crate::config::{Config, Settings};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,8 @@ pub(crate) struct ReconcileState {
     readiness: Readiness,
     contention: Contention,
     settling: Settling,
+    /// Endpoints that are no longer desired and that connections depend on, by namespace.
+    retained: BTreeSet<(u64, Resource)>,
 }
 
 impl ReconcileState {
@@ -69,6 +72,8 @@ pub(crate) struct Reconciler<'a> {
     pub(crate) problems: BTreeSet<String>,
     /// Settings that are as the file says and cannot have their effect.
     pub(crate) warnings: BTreeSet<String>,
+    /// Endpoints that could not be rolled back, because connections depend on them.
+    pub(crate) retained: Vec<Event>,
     /// The namespaces that were looked at.
     seen: BTreeSet<u64>,
     /// Names of those that could not be.
@@ -87,6 +92,7 @@ impl<'a> Reconciler<'a> {
             events: Vec::new(),
             problems: BTreeSet::new(),
             warnings: BTreeSet::new(),
+            retained: Vec::new(),
             seen: BTreeSet::new(),
             unsure: BTreeSet::new(),
             blind: false,
@@ -106,6 +112,7 @@ impl<'a> Reconciler<'a> {
         self.state.watches.retain(|(cookie, _), _| seen.contains(cookie));
         if !self.blind && self.unsure.is_empty() {
             self.state.readiness.retain(seen);
+            self.state.retained.retain(|(cookie, _)| seen.contains(cookie));
         }
     }
 
@@ -185,6 +192,7 @@ impl<'a> Reconciler<'a> {
         let unsettled = self.unsettled(place, &desired, &there);
         let there = there.iter().filter(|one| !is_implicit(one));
         self.set_all(place, &unsettled, &there.map(Resource::endpoint).collect());
+        self.try_retained(place, &desired);
         self.announce_again(place, &desired)?;
         for resource in self.state.contention.of(place) {
             self.problem(&format!("{}: {resource}", place.name), &ResourceError::Contended);
@@ -273,6 +281,8 @@ impl<'a> Reconciler<'a> {
                 Ok(()) => self
                     .events
                     .push(Event::Announced { place: place.name.clone(), what: resource.to_string() }),
+                // A connection has just begun there.
+                Err(ResourceError::InUse(_)) => {}
                 Err(fault) => self.problem(&format!("{}: {resource}", place.name), &fault),
             }
         }
@@ -317,6 +327,13 @@ impl<'a> Reconciler<'a> {
             }
             match kept {
                 Err(fault) if is_endpoint && fault.is_no_room() => without_room += 1,
+                Err(ResourceError::InUse(InUse { dependence, .. })) => {
+                    self.warnings.insert(format!(
+                        "{}: {resource} stays as it is: connections {dependence}, and Linux would close them with a change to \
+                         `{value}`; it changes when they have ended",
+                        place.name
+                    ));
+                }
                 Err(fault) => self.problem(&format!("{}: {resource}", place.name), &fault),
                 // One that was there has settled, or has other flags: that is no addition, and its trials go on.
                 Ok(()) if is_endpoint && self.events.len() > said && !there.contains(resource) => {
@@ -340,8 +357,38 @@ impl<'a> Reconciler<'a> {
 
     fn roll_back_all(&mut self, entries: &[record::Entry]) {
         for entry in entries.iter().rev() {
-            if let Err(fault) = roll_back(self.record, entry, &mut self.events) {
-                self.problem(&format!("{}: {} cannot be put back", entry.place.name, entry.resource), &fault);
+            let Err(fault) = roll_back(self.record, entry, &mut self.events) else { continue };
+            match fault.in_use() {
+                Some(in_use) => self.retain(entry, in_use),
+                None => self
+                    .problem(&format!("{}: {} cannot be put back", entry.place.name, entry.resource), &fault),
+            }
+        }
+    }
+
+    /// Keeps an endpoint that connections depend on, in the kernel and on record.
+    fn retain(&mut self, entry: &record::Entry, in_use: InUse) {
+        let (place, what) = (entry.place.name.clone(), entry.resource.to_string());
+        let InUse { id, connections, dependence } = in_use;
+        // Without their number, which changes from round to round.
+        self.warnings.insert(format!(
+            "{place}: {what} is kept though nothing asks for it: connections {dependence}, and Linux would close them; it goes \
+             when they have ended"
+        ));
+        let of = if place == OWN_NAME { String::new() } else { format!("-n {place} ") };
+        let reason = format!(
+            "{connections} connections {dependence}, and Linux would close them; `vmcc down` again when they have ended, or \
+             `ip {of}mptcp endpoint delete id {id}`"
+        );
+        self.retained.push(Event::Kept { place, what, connections, reason });
+        self.state.retained.insert((entry.place.cookie, entry.resource.clone()));
+    }
+
+    /// Looks again at endpoints that were kept and are desired again: their subflows may have ended meanwhile.
+    fn try_retained(&mut self, place: &Place, desired: &Desired) {
+        for (resource, _) in desired {
+            if self.state.retained.remove(&(place.cookie, resource.clone())) {
+                self.state.readiness.added(place.cookie, resource);
             }
         }
     }

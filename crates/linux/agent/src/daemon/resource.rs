@@ -2,6 +2,7 @@
 //! restored.
 
 use super::event::or_nothing;
+use super::usage::{InUse, check_unused};
 use crate::config::{SysctlName, normal};
 use crate::{Error, algorithms, ports};
 use nix::net::if_::if_nametoindex;
@@ -109,6 +110,8 @@ pub(crate) enum ResourceError {
         or_nothing(found.as_ref())
     )]
     NotBack { before: Option<String>, found: Option<String> },
+    #[error("{} connections {}, and Linux would close them", .0.connections, .0.dependence)]
+    InUse(InUse),
     #[error("what is on record of it cannot be read: {text}")]
     Unreadable { text: String },
     #[error("what was before cannot be put on record: {0}")]
@@ -124,6 +127,11 @@ impl ResourceError {
     /// True if the kernel has no such thing (any more), for example because its interface is gone.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Use that forbids to remove the endpoint.
+    pub(crate) fn in_use(&self) -> Option<InUse> {
+        if let Self::InUse(in_use) = self { Some(*in_use) } else { None }
     }
 
     /// Tests for a kernel that has no room for another endpoint.
@@ -416,6 +424,7 @@ fn write_endpoint(address: IpAddr, port: Option<u16>, value: Option<&str>) -> Re
             let cleared = manager.set_endpoint_backup(found, false);
             return cleared.map_err(netlink("clear the backup flag of an endpoint of MPTCP"));
         }
+        check_unused(found)?;
         manager.remove(found).map_err(netlink("remove an endpoint of MPTCP"))?;
     }
     let Some(mut desired) = desired else { return Ok(()) };

@@ -40,8 +40,10 @@ impl Settling {
         let Some(settling) = settling_text(resource, desired) else { return desired.into() };
         let key = (place.cookie, resource.clone());
         if let Entry::Vacant(vacant) = self.since.entry(key) {
-            let is_there = resource.read().is_ok_and(|now| now.is_some());
-            if is_there || !*self.connections.entry(place.cookie).or_insert_with(has_connections) {
+            // Any other value means that it is added, or removed and added.
+            let now = resource.read().ok().flatten();
+            let stays = now.is_some_and(|now| now == desired || now == settling);
+            if stays || !*self.connections.entry(place.cookie).or_insert_with(has_connections) {
                 return desired.into();
             }
             vacant.insert(Instant::now());

@@ -1,0 +1,187 @@
+//! MPTCP connections of a server whose agent ends, reads another file or sees an outage: none is harmed. No algorithm is loaded.
+#![cfg(feature = "root-tests")]
+
+mod common;
+mod kept;
+#[path = "../../linux/host/tests/namespace/mod.rs"]
+mod namespace;
+
+use common::folder;
+use kept::{Agent, endpoints, until, within};
+use namespace::{Namespace, Server, join, run};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::process::Command;
+use vmcc_host::diag::{Diag, Subflow};
+
+const LINKS: usize = 3;
+const PORT: u16 = 5201;
+/// The client's: one that controls, one that carries.
+const CONNECTIONS: usize = 2;
+
+/// A server with an agent that announces each address, and a client whose connections use all of them.
+struct Pair {
+    server: Namespace,
+    client: Namespace,
+    dir: tempfile::TempDir,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (server, client) = (Namespace::new("s"), Namespace::new("c"));
+        for link in 0..LINKS {
+            join(&server, &client, &format!("p{link}"), &format!("10.9.{link}"));
+            for end in [&server, &client] {
+                until("a carrier", || run(&format!("ip -n {end} link show p{link}")).contains("state UP"));
+            }
+        }
+        run(&format!("ip -n {client} mptcp limits set subflows 8 add_addr_accepted 8"));
+        let pair = Self { server, client, dir: folder() };
+        pair.write("nic = 'p*'");
+        pair
+    }
+
+    fn write(&self, rule: &str) {
+        let limits = "[agent]\ninterval = '1s'\n[host.mptcp]\nsubflows = 8\naccept = 8\n";
+        let text = format!("{limits}[[host.mptcp.endpoint]]\n{rule}\nflags = ['signal']\n");
+        fs::write(self.file(), text).unwrap();
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.dir.path().join("vmcc.toml")
+    }
+
+    fn agent(&self) -> Agent {
+        Agent::start(&self.server, &self.file())
+    }
+
+    fn client(&self) -> Agent {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.client.0, "mptcpize", "run", "iperf3", "-c", "10.9.0.1"]);
+        command.args(["-t", "600", "-b", "500K"]);
+        Agent::spawn(command)
+    }
+
+    /// The server's subflows at its address of a link.
+    fn subflows(&self, link: usize) -> Vec<Subflow> {
+        let all = self.server.within(|| Diag::open().unwrap().subflows().unwrap());
+        let address = format!("10.9.{link}.1");
+        let here = |one: &Subflow| one.established && one.local.ip().to_canonical().to_string() == address;
+        all.into_iter().filter(here).collect()
+    }
+
+    /// Waits until every connection has a path by each of these links.
+    fn until_paths(&self, links: std::ops::Range<usize>) {
+        for link in links {
+            until(&format!("paths by p{link}"), || self.subflows(link).len() == CONNECTIONS);
+        }
+    }
+
+    fn received(&self) -> u64 {
+        (0..LINKS).flat_map(|link| self.subflows(link)).map(|one| one.bytes_received).max().unwrap_or(0)
+    }
+
+    /// Waits until data arrive over the initial subflows, of which none has gone.
+    fn carries(&self) {
+        assert_eq!(self.subflows(0).len(), CONNECTIONS, "an initial subflow was closed");
+        let before = self.received();
+        until("data arrive", || self.received() > before);
+    }
+
+    fn down(&self) -> String {
+        let output = within(&self.server, &["down"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    }
+
+    fn set_carriers(&self, state: &str) {
+        (0..LINKS).for_each(|link| drop(run(&format!("ip -n {} link set p{link} {state}", self.client))));
+    }
+}
+
+#[test]
+fn root_end_of_the_agent_keeps_endpoints_that_connections_began_at() {
+    let pair = Pair::new();
+    let _agent = pair.agent();
+    let _server = Server::start_multipath(&pair.server, PORT);
+    let client = pair.client();
+    pair.until_paths(0..LINKS);
+    let said = pair.down();
+    assert!(said.contains("10.9.0.1 kept: 2 connections began at it"), "{said}");
+    assert!(said.contains("`ip -n") || said.contains("`ip mptcp endpoint delete id"), "{said}");
+    assert_eq!(endpoints(&pair.server).lines().count(), 1, "{}", endpoints(&pair.server));
+    pair.carries();
+    assert!(pair.down().contains("10.9.0.1 kept"), "as often as it is asked");
+    pair.carries();
+
+    let mut again = pair.agent();
+    pair.until_paths(0..LINKS);
+    again.signal(Signal::SIGTERM);
+    assert_eq!(again.ends(), Some(0), "{}", again.heard());
+    assert!(again.heard().contains("but for 1 endpoints that connections use"), "{}", again.heard());
+    pair.carries();
+
+    drop(client);
+    until("the connections have ended", || pair.received() == 0);
+    until("the endpoint goes with the last of them", || !pair.down().contains("kept"));
+    assert_eq!(endpoints(&pair.server), "");
+}
+
+#[test]
+fn root_outage_of_all_links_costs_no_connection() {
+    let pair = Pair::new();
+    let mut agent = pair.agent();
+    let _server = Server::start_multipath(&pair.server, PORT);
+    let _client = pair.client();
+    pair.until_paths(0..LINKS);
+    let before = endpoints(&pair.server);
+    pair.set_carriers("down");
+    agent.hears("10.9.0.1 is kept though nothing asks for it");
+    // Two more rounds without any carrier.
+    for _ in 0..2 {
+        agent.signal(Signal::SIGHUP);
+        agent.hears("read again");
+    }
+    assert_eq!(endpoints(&pair.server), before, "the last paths stay");
+    pair.set_carriers("up");
+    agent.hears("no longer: host: MPTCP endpoint 10.9.0.1 is kept");
+    pair.carries();
+    pair.until_paths(0..LINKS);
+    assert_eq!(agent.heard().matches("is kept though").count() % LINKS, 0, "{}", agent.heard());
+}
+
+#[test]
+fn root_rule_without_the_first_link_keeps_its_endpoint_while_connections_run() {
+    let pair = Pair::new();
+    let mut agent = pair.agent();
+    let _server = Server::start_multipath(&pair.server, PORT);
+    let client = pair.client();
+    pair.until_paths(0..LINKS);
+    pair.write("nic = 'p2'");
+    agent.signal(Signal::SIGHUP);
+    agent.hears("10.9.0.1 is kept though nothing asks for it");
+    agent.hears("read again");
+    let left = endpoints(&pair.server);
+    assert!(left.contains("10.9.0.1 ") && !left.contains("10.9.1.1 "), "{left}");
+    pair.carries();
+    drop(client);
+    agent.hears("MPTCP endpoint 10.9.0.1 is as before");
+    assert!(!endpoints(&pair.server).contains("10.9.0.1 "), "{}", endpoints(&pair.server));
+}
+
+#[test]
+fn root_endpoint_whose_id_changes_begins_as_a_backup() {
+    let pair = Pair::new();
+    pair.write("nic = 'p1'");
+    let mut agent = pair.agent();
+    let _server = Server::start_multipath(&pair.server, PORT);
+    let _client = pair.client();
+    pair.until_paths(0..2);
+    pair.write("nic = 'p1'\nid = 7");
+    agent.signal(Signal::SIGHUP);
+    let line = agent.hears("10.9.1.1 set: signal dev");
+    assert!(line.contains("-> signal,backup dev") && line.ends_with("id 7"), "{line}");
+    agent.hears("-> signal dev");
+    pair.until_paths(0..2);
+}
