@@ -9,6 +9,7 @@ mod agent_killed;
 mod agent_live;
 mod agent_paths;
 mod agent_seen;
+mod agent_use;
 mod deb;
 mod guard;
 mod guard_congested;

@@ -8,8 +8,8 @@ use super::resource::ResourceError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use vmcc_host::diag::{Diag, Subflow};
 use vmcc_netlink::{Endpoint, Links};
+use vmcc_system::diag::{Diag, Subflow};
 
 /// Dependence of connections on an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,12 @@
 //! MPTCP connections of a server whose agent ends, reads another file or sees an outage: none is harmed. No algorithm is loaded.
-#![cfg(feature = "root-tests")]
 
-mod common;
-mod kept;
-#[path = "../../linux/host/tests/namespace/mod.rs"]
-mod namespace;
-
-use common::folder;
-use kept::{Agent, endpoints, until, within};
-use namespace::{Namespace, Server, join, run};
+use crate::common::folder;
+use crate::kept::{Agent, endpoints, until, within};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::process::Command;
-use vmcc_host::diag::{Diag, Subflow};
+use vmcc_system::diag::{Diag, Subflow};
+use vmcc_testkit::netns::{Namespace, Server, join, run};
 
 const LINKS: usize = 3;
 const PORT: u16 = 5201;
