@@ -18,6 +18,9 @@ const ALLOWED: [(&str, &[&str]); 9] = [
     ("testkit", &["base", "linux"]),
 ];
 
+/// Sockets over real networks learn of addresses and routes from the kernel, on Linux.
+const EXCEPTION: (&str, &str) = ("vmcc-udp", "vmcc-netlink");
+
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
@@ -68,7 +71,7 @@ fn groups_depend_in_one_direction() {
         let (_, allowed) = ALLOWED.iter().find(|(name, _)| *name == group(folder)).expect("a known group");
         for dependency in dependencies(manifest) {
             let to = groups[dependency];
-            if !allowed.contains(&to) {
+            if !allowed.contains(&to) && (name(manifest), dependency) != EXCEPTION {
                 faults.push(format!("{} ({}) depends on {dependency} ({to})", name(manifest), group(folder)));
             }
         }
