@@ -2,7 +2,7 @@
 //! restored.
 
 use super::event::or_nothing;
-use super::usage::{InUse, check_unused};
+use super::usage::{InUse, use_of};
 use crate::config::{SysctlName, normal};
 use crate::{Error, algorithms, ports};
 use nix::net::if_::if_nametoindex;
@@ -424,7 +424,9 @@ fn write_endpoint(address: IpAddr, port: Option<u16>, value: Option<&str>) -> Re
             let cleared = manager.set_endpoint_backup(found, false);
             return cleared.map_err(netlink("clear the backup flag of an endpoint of MPTCP"));
         }
-        check_unused(found)?;
+        if let Some(in_use) = use_of(found)? {
+            return Err(ResourceError::InUse(in_use));
+        }
         manager.remove(found).map_err(netlink("remove an endpoint of MPTCP"))?;
     }
     let Some(mut desired) = desired else { return Ok(()) };

@@ -4,11 +4,12 @@
 //! its initial subflow: the peer is sent REMOVE_ADDR for id 0, and the connection dies with its remaining endpoints. A dead endpoint
 //! costs a joining peer one failed attempt, so an endpoint in use is kept.
 
-use super::resource::ResourceError;
+use crate::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_netlink::{Endpoint, Links};
+use vmcc_system::KernelError;
 use vmcc_system::diag::{Diag, Subflow};
 
 /// Dependence of connections on an endpoint.
@@ -55,19 +56,18 @@ impl Path {
     }
 }
 
-/// Refuses to remove an endpoint of the calling thread's namespace that connections depend on.
+/// Use of an endpoint of the calling thread's namespace by connections that depend on it.
 ///
 /// # Errors
-/// [`ResourceError::InUse`], or the kernel lists no sockets or addresses.
-pub(crate) fn check_unused(endpoint: &Endpoint) -> Result<(), ResourceError> {
+/// The kernel lists no sockets or addresses.
+pub(crate) fn use_of(endpoint: &Endpoint) -> Result<Option<InUse>, Error> {
     let subflows = Diag::open()?.subflows()?;
     let paths: Vec<Path> = subflows.iter().filter_map(Path::of).collect();
     if !paths.iter().any(|path| is_at(path, endpoint)) {
-        return Ok(());
+        return Ok(None);
     }
-    let usable =
-        usable_addresses().map_err(|source| ResourceError::Netlink { action: "list addresses", source })?;
-    in_use(endpoint, &paths, &usable).map_or(Ok(()), |in_use| Err(ResourceError::InUse(in_use)))
+    let usable = usable_addresses().map_err(|e| KernelError::new("list addresses", e))?;
+    Ok(in_use(endpoint, &paths, &usable))
 }
 
 /// Addresses of interfaces that are operational.
