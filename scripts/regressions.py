@@ -3,11 +3,12 @@
 """Tests of the tests: edits the program as scripts/regressions.toml says, and runs the test that must notice.
 
     scripts/regressions.py [--tree DIR] [--lock FILE] [NAME...]
+    scripts/regressions.py --check
 
 Each test runs four times: without and with the edit, alone and beside two busy loops. A table goes to standard output. Results are
 kept in target/regressions; a second call continues after the last one, until the commit changes. DIR is a work tree without
 changes, whose files are edited and restored (default: target/regressions/tree, made from the current commit). Tests that load
-algorithms hold a lock on FILE. Exit codes: 0 every edit was noticed and no test failed without one, 1 otherwise, 2 wrong use.
+algorithms hold a lock on FILE. --check only looks whether each edit still applies. Exit codes: 0 every edit was noticed and no test failed without one, 1 otherwise, 2 wrong use.
 """
 
 import argparse
@@ -94,13 +95,19 @@ def busy_loops():
             loop.wait()
 
 
-@contextlib.contextmanager
-def edited(tree, entry):
-    """The tree with the entry's edit for the time of the block."""
+def unedited(tree, entry):
+    """The file that the entry edits, and its text."""
     path = locate(tree, entry["file"])
     text = path.read_text()
     if text.count(entry["old"]) != 1:
         sys.exit(f'regressions: {entry["name"]}: `old` is {text.count(entry["old"])} times in {path}; adapt regressions.toml')
+    return path, text
+
+
+@contextlib.contextmanager
+def edited(tree, entry):
+    """The tree with the entry's edit for the time of the block."""
+    path, text = unedited(tree, entry)
     try:
         path.write_text(text.replace(entry["old"], entry["new"]))
         yield
@@ -134,9 +141,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=Path)
     parser.add_argument("--lock", default=str(WORK / "algorithms"))
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["regression"]
+    if options.check:
+        for entry in table:
+            unedited(ROOT, entry)
+        return 0
     unknown = set(options.names) - {entry["name"] for entry in table}
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are: {', '.join(entry['name'] for entry in table)}")

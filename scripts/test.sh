@@ -60,7 +60,7 @@ stage_c-format() {
 
 stage_shell() { git ls-files '*.sh' .ci/run 'dist/debian/p*' | xargs shellcheck; }
 
-stage_prose() { scripts/prose.py && scripts/links.py; }
+stage_prose() { scripts/prose.py && scripts/links.py && scripts/regressions.py --check; }
 
 stage_site() {
 	[ -x target/site-python/bin/mkdocs ] || cannot "no site generator; run: scripts/setup.sh docs" || return
