@@ -75,7 +75,7 @@ bench: ## simulator speed, and cost of each hook in the kernel (root)
 	@$(VMCC) bench kernel
 
 .PHONY: fuzz
-fuzz: ## any events against every algorithm, any packets against the transport and its relays; FUZZ_SECONDS=60
+fuzz: ## any events against every algorithm, any packets against the transport, its relays and TCP carriers; FUZZ_SECONDS=60
 	@scripts/fuzz.sh
 
 .PHONY: macos

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Fuzzes the algorithms with any sequence of events (target `events`), the user-space transport with any packets (`packets`), and its client of
-# relays with anything that these may say (`relays`), on the stable toolchain, each for so many seconds: `FUZZ_SECONDS=60 scripts/fuzz.sh [TARGET...]`.
+# relays with anything that these may say (`relays`), and TCP carriers (`carriers`), on the stable toolchain, each for so many seconds: `FUZZ_SECONDS=60 scripts/fuzz.sh [TARGET...]`.
 # With clang the C is instrumented too, so that libFuzzer sees which branches of an algorithm it has reached.
 set -eu
 
@@ -25,7 +25,7 @@ cargo build --release --target "$target"
 
 # Each run starts with what earlier ones found; a crash is written to artifacts/ and fails the script.
 mkdir -p artifacts
-[ $# -gt 0 ] || set -- events packets relays
+[ $# -gt 0 ] || set -- carriers events packets relays
 for name; do
 	mkdir -p "corpus/$name"
 	"$CARGO_TARGET_DIR/$target/release/$name" "corpus/$name" -artifact_prefix="artifacts/$name-" -max_len=16384 \

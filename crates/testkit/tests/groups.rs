@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// Each group and those that its crates may depend on, itself included. `linux` runs on hosts and needs nothing of `experiment`.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("base", &["base"]),
     ("cc", &["base", "cc"]),
+    ("tcp", &["base", "cc", "tcp"]),
     ("quic", &["base", "cc", "quic"]),
     ("linux", &["base", "cc", "linux"]),
     ("experiment", &["base", "cc", "experiment"]),

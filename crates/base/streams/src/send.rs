@@ -102,6 +102,18 @@ impl SendBuffer {
         self.pages.copy_to(range.start, (range.end - range.start) as usize, out);
     }
 
+    /// Returns true if a range was sent and something of it is not acknowledged.
+    pub(crate) fn is_wanted(&self, range: &Range<u64>) -> bool {
+        let range = self.clamp(range);
+        !range.is_empty() && !self.acked.gaps(range).is_empty()
+    }
+
+    /// The part of a range that is kept still.
+    pub(crate) fn clamp(&self, range: &Range<u64>) -> Range<u64> {
+        let end = range.end.min(self.unsent);
+        range.start.max(self.base).min(end)..end
+    }
+
     /// Records that a range has arrived.
     pub fn on_acked(&mut self, range: Range<u64>) {
         if range.end <= self.base {

@@ -94,6 +94,23 @@ impl Streams {
         Some(SentRange { id, range, fin })
     }
 
+    /// Appends a range that was sent before once more, for another path, unless it has arrived; returns true if it did. It is a STREAM
+    /// frame with a length.
+    pub fn put_copy(&mut self, sent: &SentRange, out: &mut Vec<u8>) -> bool {
+        let SentRange { id, range, fin } = sent;
+        let Ok(half) = self.send_half(*id) else { return false };
+        let is_wanted = half.buffer.is_wanted(range) || *fin && half.fin == Fin::Sent;
+        if half.reset.is_some() || !is_wanted {
+            return false;
+        }
+        // What is acknowledged at the front is not kept any more.
+        let range = half.buffer.clamp(range);
+        let flags = ty::STREAM_OFF | ty::STREAM_LEN | if *fin { ty::STREAM_FIN } else { 0 };
+        frame::put(out, ty::STREAM | flags, &[*id, range.start, range.end - range.start]);
+        half.buffer.copy_to(&range, out);
+        true
+    }
+
     /// Records that a frame has arrived.
     pub fn on_acked(&mut self, id: u64, range: Range<u64>, fin: bool) {
         let Streams { map, limits, send_pool, .. } = self;

@@ -1,0 +1,10 @@
+//! Sessions over simulated carriers in deterministic time.
+
+mod anything;
+mod chaos;
+mod death;
+mod greetings;
+mod head_of_line;
+mod net;
+mod tls;
+mod transfer;

@@ -1,0 +1,143 @@
+//! Transfers over healthy carriers: aggregation, memory bounds, streams both ways.
+
+use crate::net::{CLIENT, SERVER, Transfer, World};
+use vmcc_multipath::Scheduler;
+use vmcc_tcp::{Config, Dir, Event};
+use vmcc_units::time::Span;
+
+/// Goodput of one stream in Mbit/s.
+fn goodput_mbps(config: Config, carriers: &[(u64, u64)], size: u64) -> f64 {
+    let mut world = World::connected(config, carriers);
+    let begin = world.now;
+    let mut transfer = Transfer::new(&mut world, CLIENT, size);
+    assert!(transfer.run(&mut world), "{} of {size} bytes", transfer.read);
+    size as f64 * 8.0 / 1e6 / world.now.since(begin).secs_f64()
+}
+
+#[test]
+fn two_carriers_carry_the_sum_of_both() {
+    // Two seconds' worth.
+    for (carriers, sum) in [
+        ([(10, 5), (10, 5)], 20.0),
+        ([(10, 5), (5, 5)], 15.0),
+        ([(10, 5), (5, 50)], 15.0),
+        ([(10, 50), (10, 50)], 20.0),
+        ([(200, 5), (50, 5)], 250.0),
+    ] {
+        let size = (sum * 1e6 / 8.0 * 2.0) as u64;
+        let rate = goodput_mbps(Config::default(), &carriers, size);
+        let alone = goodput_mbps(Config::default(), &carriers[..1], size / 4);
+        println!("{carriers:?}: {rate:.2} of {sum} Mbit/s, the first alone {alone:.2}");
+        assert!(rate >= 0.95 * sum, "{carriers:?}: {rate:.2} of {sum} Mbit/s");
+        assert!(alone <= carriers[0].0 as f64, "the control: one carrier gives no more than its rate");
+    }
+}
+
+#[test]
+fn every_scheduler_delivers_everything() {
+    for name in ["lowest-rtt", "round-robin", "redundant", "blest", "ecf", "pipe-cwnd"] {
+        let scheduler = Scheduler::by_name(name).unwrap();
+        let config = Config { scheduler, ..Config::default() };
+        let mut world = World::connected(config, &[(10, 5), (10, 50)]);
+        let mut transfer = Transfer::new(&mut world, CLIENT, 3_000_000);
+        assert!(transfer.run(&mut world), "{name}: {} bytes", transfer.read);
+        let repeated = world.end(CLIENT).stats().repeated_bytes;
+        println!("{name}: {repeated} bytes repeated, {:?}", transfer.longest_stall());
+        assert_eq!(name == "redundant", repeated > 1_000_000, "{name}: {repeated}");
+    }
+}
+
+#[test]
+fn eight_carriers_work_together() {
+    let carriers = [(5, 5), (5, 10), (5, 15), (5, 20), (5, 25), (5, 30), (5, 35), (5, 40)];
+    let rate = goodput_mbps(Config::default(), &carriers, 50_000_000);
+    assert!(rate >= 0.95 * 40.0, "{rate}");
+}
+
+#[test]
+fn a_ninth_carrier_is_not_added() {
+    let mut world = World::connected(Config::default(), &[(5, 5); 8]);
+    assert!(world.dial(5, 5).is_none());
+}
+
+#[test]
+fn streams_run_in_both_directions_at_once() {
+    let mut world = World::connected(Config::default(), &[(10, 5), (10, 20)]);
+    let mut up = Transfer::new(&mut world, CLIENT, 5_000_000);
+    let mut down = Transfer::new(&mut world, SERVER, 5_000_000);
+    let begin = world.now;
+    let complete = world.now + Span::from_secs(60);
+    while world.now < complete && !(up.complete && down.complete) {
+        up.pump(&mut world);
+        down.pump(&mut world);
+        world.step();
+    }
+    assert!(up.complete && down.complete);
+    // 40 Mbit each way over 20 Mbit/s: 2 s; half as much again for acknowledgments that share the queues.
+    assert!(world.now.since(begin) < Span::from_secs(3), "{:?}", world.now.since(begin));
+}
+
+#[test]
+fn both_ends_full_is_no_deadlock() {
+    // Nobody reads until both have written all that they may; then both read.
+    let config = Config { connection_window: 100_000, stream_window: 100_000, ..Config::default() };
+    let mut world = World::connected(config, &[(10, 5), (10, 20)]);
+    let streams = [CLIENT, SERVER].map(|end| world.end(end).open_stream(Dir::Uni).unwrap());
+    for end in [CLIENT, SERVER] {
+        while world.end(end).write(streams[end], &[0; 50_000]).unwrap() > 0 {}
+    }
+    world.run_for(Span::from_secs(5));
+    let mut read = [0_u64; 2];
+    let mut buffer = vec![0; 1 << 16];
+    for _ in 0..2_000 {
+        for end in [CLIENT, SERVER] {
+            while let Ok(Some(len @ 1..)) = world.end(1 - end).read(streams[end], &mut buffer) {
+                read[end] += len as u64;
+            }
+        }
+        world.run_for(Span::from_ms(5));
+    }
+    let kept = Config::default().send_window;
+    assert_eq!(read, [kept; 2], "all that was written has arrived");
+}
+
+#[test]
+fn a_reader_that_does_not_read_bounds_memory() {
+    let config = Config { connection_window: 200_000, stream_window: 100_000, ..Config::default() };
+    let mut world = World::connected(config, &[(100, 5), (100, 5)]);
+    let stream = world.end(CLIENT).open_stream(Dir::Uni).unwrap();
+    let mut written = 0;
+    for _ in 0..200 {
+        written += world.end(CLIENT).write(stream, &[0; 50_000]).unwrap();
+        world.run_for(Span::from_ms(20));
+    }
+    let received: u64 = world.end(SERVER).carriers().map(|own| own.bytes_in).sum();
+    assert!(received < 110_000, "the stream's window and its headers: {received}");
+    assert!(written as u64 <= Config::default().send_window + 100_000, "{written}");
+}
+
+#[test]
+fn a_reset_reaches_the_peer() {
+    let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
+    let stream = world.end(CLIENT).open_stream(Dir::Bi).unwrap();
+    world.end(CLIENT).write(stream, b"some").unwrap();
+    assert!(world.run_until(|world| {
+        world.saw(SERVER, |event| matches!(event, Event::StreamReadable { .. })).is_some()
+    }));
+    world.end(CLIENT).reset(stream, 7).unwrap();
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.end(SERVER).read(stream, &mut [0; 10]), Err(vmcc_tcp::StreamError::Reset(7)));
+}
+
+#[test]
+fn an_idle_session_costs_one_probe_per_carrier_and_interval() {
+    let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
+    world.run_for(Span::from_secs(1));
+    let sent = |world: &mut World| world.end(CLIENT).carriers().map(|own| own.bytes_out).sum::<u64>();
+    let before = sent(&mut world);
+    world.run_for(Span::from_secs(100));
+    let bytes = sent(&mut world) - before;
+    let probes = 100_000_000 / Config::default().keep_alive.us();
+    // A probe is 3 bytes, an acknowledgment of the peer's probe about 6, on two carriers.
+    assert!((probes..=probes * 2 * 12).contains(&bytes), "{bytes} bytes for {probes} probes");
+}

@@ -1,0 +1,5 @@
+//! Sessions over loopback sockets.
+
+mod hostile;
+mod pair;
+mod sessions;
