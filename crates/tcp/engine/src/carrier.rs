@@ -13,6 +13,8 @@ use vmcc_units::time::{Span, Time};
 const RTO_LIMITS: RtoLimits = RtoLimits { initial: Span::from_secs(1), max: Span::from_secs(60) };
 /// Bytes beyond a carrier's room that acknowledgments and limits may still use: they must never wait for data.
 const CONTROL_RESERVE: u64 = 64 << 10;
+/// Timeouts without progress after which a carrier is suspect although its TCP receives acknowledgments: those may be a middlebox's.
+const MAX_RECOVERY_RTOS: u64 = 4;
 
 /// Snapshot of a carrier's TCP (`TCP_INFO`), with the bytes that wait in user space before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct CarrierInfo {
     pub in_flight: u64,
     /// Bytes not sent yet (`tcpi_notsent_bytes`), those in user space included.
     pub queued: u64,
+    /// Time since TCP received an acknowledgment (`tcpi_last_ack_recv`); [`Span::MAX`]: not known.
+    pub since_ack: Span,
     /// Unanswered retransmission timeouts in a row (`tcpi_retransmits`).
     pub timeouts: u32,
     /// The window grows exponentially (`tcpi_snd_cwnd` below `tcpi_snd_ssthresh`).
@@ -45,6 +49,7 @@ impl Default for CarrierInfo {
             rttvar: Span::ZERO,
             in_flight: 0,
             queued: 0,
+            since_ack: Span::MAX,
             timeouts: 0,
             slow_start: true,
         }
@@ -103,6 +108,8 @@ pub(crate) struct Carrier {
     pub(crate) repeated: u64,
     /// Last acknowledgment, or the first record after none was outstanding.
     pub(crate) progress_at: Time,
+    /// Last acknowledgment that TCP has received.
+    tcp_ack_at: Time,
     pub(crate) suspect_since: Option<Time>,
     /// Last counted record.
     pub(crate) last_sent: Time,
@@ -141,6 +148,7 @@ impl Carrier {
             acked: 0,
             repeated: 0,
             progress_at: now,
+            tcp_ack_at: Time::ZERO,
             suspect_since: None,
             last_sent: now,
             received: 0,
@@ -153,7 +161,9 @@ impl Carrier {
         }
     }
 
-    pub(crate) fn set_info(&mut self, info: CarrierInfo) {
+    pub(crate) fn set_info(&mut self, now: Time, info: CarrierInfo) {
+        let age = info.since_ack.min(now.since(Time::ZERO));
+        self.tcp_ack_at = self.tcp_ack_at.max(now - age);
         (self.info, self.since_info) = (info, 0);
     }
 
@@ -208,7 +218,14 @@ impl Carrier {
         if self.info.srtt == Span::ZERO { self.rtt.srtt() } else { self.info.srtt }
     }
 
-    /// Timeout after which a carrier without progress is suspect.
+    /// The time at which outstanding records make it suspect. A TCP that repairs losses acknowledges nothing at session level but
+    /// receives acknowledgments: it is not silent.
+    pub(crate) fn silent_at(&self) -> Time {
+        let heard = self.progress_at.max(self.tcp_ack_at);
+        (heard + self.rto()).min(self.progress_at + self.rto().times(MAX_RECOVERY_RTOS))
+    }
+
+    /// Retransmission timeout of records.
     pub(crate) fn rto(&self) -> Span {
         self.rtt.rto(RTO_LIMITS)
     }

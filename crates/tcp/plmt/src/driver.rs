@@ -49,6 +49,9 @@ impl Driver {
     fn round(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let mut more = self.receive(inner, cx);
         let now = inner.now();
+        // What TCP says decides which carriers are silent, and how much they take.
+        let Inner { session, sockets, .. } = inner;
+        sockets.iter().for_each(|socket| session.set_info(now, socket.id, socket.info()));
         if inner.session.poll_timeout().is_some_and(|at| at <= now) {
             inner.session.handle_timeout(now);
         }
@@ -90,9 +93,6 @@ impl Driver {
     fn transmit(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let now = inner.now();
         let Inner { session, sockets, .. } = inner;
-        for socket in sockets.iter() {
-            session.set_info(now, socket.id, socket.info());
-        }
         let mut taken = 0;
         while taken < BATCH_SIZE {
             self.records.clear();

@@ -37,6 +37,7 @@ pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
         rttvar: Span::from_us(info.tcpi_rttvar.into()),
         in_flight: u64::from(info.tcpi_unacked) * u64::from(mss),
         queued: u64::from(info.tcpi_notsent_bytes) + queued,
+        since_ack: Span::from_ms(info.tcpi_last_ack_recv.into()),
         timeouts: info.tcpi_retransmits.into(),
         slow_start: info.tcpi_snd_cwnd < info.tcpi_snd_ssthresh,
     }

@@ -1,12 +1,9 @@
 //! Sessions over two shaped paths between network namespaces: aggregation, silent cuts, resets. Needs root.
 
-#[path = "../../../linux/host/tests/namespace/mod.rs"]
-mod namespace;
 #[path = "it/pair.rs"]
 #[allow(dead_code, reason = "the loopback tests use the rest")]
 mod pair;
 
-use namespace::Namespace;
 use pair::{BOUND, security, wait_carriers};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use vmcc_plmt::{Config, Connection, Listener, Route, connect};
 use vmcc_testkit::judge;
+use vmcc_testkit::netns::{Namespace, join};
 
 /// Rate of each path, as the shaper counts it.
 const PATH_MBPS: f64 = 20.0;
@@ -37,12 +34,8 @@ impl Paths {
         let paths = Paths { client: Namespace::new("c"), server: Namespace::new("s") };
         let (client, server) = (&paths.client, &paths.server);
         for i in 0..2 {
-            namespace::run(&format!(
-                "ip link add p{i} netns {client} type veth peer name p{i} netns {server}"
-            ));
-            for (end, host) in [(client, 1), (server, 2)] {
-                end.run(&format!("ip addr add 10.80.{i}.{host}/24 dev p{i}"));
-                end.run(&format!("ip link set p{i} up"));
+            join(client, server, &format!("p{i}"), &format!("10.80.{i}"));
+            for end in [client, server] {
                 end.run(&format!(
                     "tc qdisc add dev p{i} root tbf rate {PATH_MBPS}mbit burst 16kb latency 50ms"
                 ));
@@ -118,12 +111,7 @@ async fn receive(listening: oneshot::Sender<()>, security: vmcc_plmt::ServerSecu
 /// A client's session with two carriers.
 async fn open(listening: oneshot::Receiver<()>, security: vmcc_plmt::ClientSecurity) -> Connection {
     listening.await.unwrap();
-    let routes = [0, 1].map(|path| Route {
-        local: None,
-        device: Some(format!("p{path}")),
-        remote: Paths::address(path),
-    });
-    let connection = connect(Config::default(), security, routes.to_vec()).await.unwrap();
+    let connection = connect(Config::default(), security, [0, 1].map(route).to_vec()).await.unwrap();
     wait_carriers(&connection, 2).await;
     connection
 }
@@ -175,16 +163,25 @@ fn goodput_mbps(progress: &[(Instant, u64)]) -> f64 {
     (last.1 - first.1) as f64 * 8.0 / 1e6 / last.0.duration_since(first.0).as_secs_f64()
 }
 
-/// The control: one plain TCP connection per path, both at once; the sum of their goodputs.
-fn plain_sum_mbps(paths: &Paths, size: u64) -> f64 {
+fn route(path: usize) -> Route {
+    Route { local: None, device: Some(format!("p{path}")), remote: Paths::address(path) }
+}
+
+/// The control: one session per path, both at once; the sum of their goodputs.
+fn separate_sum_mbps(paths: &Paths, size: u64) -> f64 {
+    let (client_security, server_security) = security();
     let (listening, is_listening) = oneshot::channel();
-    let one = |path: usize| async move {
-        let mut stream = TcpStream::connect(Paths::address(path)).await.unwrap();
-        let begin = Instant::now();
-        stream.write_all(&vec![1; size as usize]).await.unwrap();
-        stream.shutdown().await.unwrap();
-        stream.read_to_end(&mut Vec::new()).await.unwrap();
-        size as f64 * 8.0 / 1e6 / begin.elapsed().as_secs_f64()
+    let one = |path: usize| {
+        let security = client_security.clone();
+        async move {
+            let connection = connect(Config::default(), security, vec![route(path)]).await.unwrap();
+            let begin = Instant::now();
+            send(&connection, size).await;
+            let rate = size as f64 * 8.0 / 1e6 / begin.elapsed().as_secs_f64();
+            connection.close(0, "");
+            connection.drained().await;
+            rate
+        }
     };
     paths.run(
         async || {
@@ -193,13 +190,16 @@ fn plain_sum_mbps(paths: &Paths, size: u64) -> f64 {
             a + b
         },
         async || {
-            let first = TcpListener::bind(Paths::address(0)).await.unwrap();
-            let second = TcpListener::bind(Paths::address(1)).await.unwrap();
+            let addresses = [0, 1].map(Paths::address);
+            let mut listener = Listener::bind(&addresses, Config::default(), server_security).await.unwrap();
             listening.send(()).unwrap();
-            let drain = |listener: TcpListener| async move {
-                let (mut stream, _) = listener.accept().await.unwrap();
+            let drain = |connection: Connection| async move {
+                let mut stream = connection.accept().await.unwrap();
                 tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
+                stream.shutdown().await.unwrap();
+                connection.closed().await;
             };
+            let (first, second) = (listener.accept().await.unwrap(), listener.accept().await.unwrap());
             tokio::join!(drain(first), drain(second));
         },
     )
@@ -211,10 +211,12 @@ fn root_one_stream_gets_the_sum_of_two_paths() {
     let size = 15_000_000;
     judge(
         || {
-            let before = plain_sum_mbps(&paths, size / 4);
+            let before = separate_sum_mbps(&paths, size / 4);
             let session = goodput_mbps(&transfer(&paths, size, |_| {}).0);
-            let after = plain_sum_mbps(&paths, size / 4);
-            println!("plain TCP on both paths {before:.2}, one stream {session:.2}, plain {after:.2} Mbit/s");
+            let after = separate_sum_mbps(&paths, size / 4);
+            println!(
+                "a session per path {before:.2}, one over both {session:.2}, a session per path {after:.2} Mbit/s"
+            );
             (before, session, after)
         },
         |(before, session, after)| {
@@ -251,7 +253,7 @@ fn root_a_silent_cut_of_either_path_loses_nothing() {
                 stall
             },
             |stall| assert!(*stall <= Duration::from_secs(2), "{stall:?}"),
-            |_| plain_sum_mbps(&paths, 3_000_000) / (2.0 * NOMINAL_MBPS),
+            |_| separate_sum_mbps(&paths, 3_000_000) / (2.0 * NOMINAL_MBPS),
         );
     }
 }

@@ -52,7 +52,7 @@ impl Session {
     fn silent_at(&self, slot: usize) -> Option<Time> {
         let carrier = &self.carriers[slot];
         let is_waiting = carrier.is_usable() && !carrier.outstanding.is_empty();
-        (is_waiting && self.has_other_usable(slot)).then(|| carrier.progress_at + carrier.rto())
+        (is_waiting && self.has_other_usable(slot)).then(|| carrier.silent_at())
     }
 
     /// The time at which a carrier without progress is given up even if it is the last: its peer is gone.

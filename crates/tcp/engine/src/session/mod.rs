@@ -147,7 +147,7 @@ impl Session {
     /// has become writable.
     pub fn set_info(&mut self, now: Time, carrier: CarrierId, info: CarrierInfo) {
         let Some(slot) = self.slot_of(carrier) else { return };
-        self.carriers[slot].set_info(info);
+        self.carriers[slot].set_info(now, info);
         if self.carriers[slot].tcp_timed_out() {
             self.suspect_if_silent(now, slot);
         }

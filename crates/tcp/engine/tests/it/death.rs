@@ -165,6 +165,23 @@ fn tcp_timeouts_make_a_carrier_suspect_at_once() {
 }
 
 #[test]
+fn a_carrier_whose_tcp_repairs_losses_is_not_silent() {
+    for (heard, suspected) in [(true, 0), (false, 1)] {
+        let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
+        let mut transfer = Transfer::new(&mut world, CLIENT, 4_000_000);
+        transfer.run_for(&mut world, Span::from_ms(500));
+        // Nothing is delivered for a while, but acknowledgments arrive, as with a hole at the front.
+        world.set_cut(1, true);
+        world.links[1].pipes[CLIENT].hears_acks = heard;
+        transfer.run_for(&mut world, Span::from_ms(500));
+        assert_eq!(world.end(CLIENT).stats().suspicions, suspected);
+        world.links[1].pipes[CLIENT].hears_acks = true;
+        transfer.run_for(&mut world, Span::from_secs(3));
+        assert_eq!(world.end(CLIENT).stats().suspicions, 1, "but not without end");
+    }
+}
+
+#[test]
 fn a_closed_session_tells_the_peer() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     world.end(CLIENT).close(42, "done");

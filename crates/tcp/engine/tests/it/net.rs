@@ -20,6 +20,9 @@ pub(crate) struct Pipe {
     flying: VecDeque<(Time, Vec<u8>)>,
     unacked: VecDeque<(Time, usize)>,
     busy_until: Time,
+    last_ack: Time,
+    /// TCP receives acknowledgments of later data although nothing is delivered.
+    pub(crate) hears_acks: bool,
     /// Nothing moves; what is under way is sent again once the cut ends.
     cut: bool,
 }
@@ -36,6 +39,8 @@ impl Pipe {
             flying: VecDeque::new(),
             unacked: VecDeque::new(),
             busy_until: Time::ZERO,
+            last_ack: Time::ZERO,
+            hears_acks: false,
             cut: false,
         }
     }
@@ -44,7 +49,7 @@ impl Pipe {
         self.unacked.iter().map(|(_, len)| len).sum()
     }
 
-    fn info(&self) -> CarrierInfo {
+    fn info(&self, now: Time) -> CarrierInfo {
         CarrierInfo {
             mss: MSS as u32,
             cwnd_pkt: self.cwnd_pkt,
@@ -52,6 +57,7 @@ impl Pipe {
             rttvar: Span::from_ms(1),
             in_flight: self.in_flight() as u64,
             queued: self.unsent.len() as u64,
+            since_ack: if self.hears_acks { Span::ZERO } else { now.since(self.last_ack) },
             timeouts: 0,
             slow_start: false,
         }
@@ -75,7 +81,7 @@ impl Pipe {
             return Vec::new();
         }
         while self.unacked.front().is_some_and(|(at, _)| *at <= now) {
-            self.unacked.pop_front();
+            self.last_ack = self.unacked.pop_front().map_or(now, |(at, _)| at);
         }
         while self.may_send() && self.busy_until <= now {
             let len = self.unsent.len().min(MSS);
@@ -262,7 +268,7 @@ impl World {
             let Some(session) = self.ends[end].as_mut() else { continue };
             for link in self.links.iter().filter(|link| !link.closed) {
                 if let Some(id) = link.ids[end] {
-                    session.set_info(self.now, id, link.pipes[end].info());
+                    session.set_info(self.now, id, link.pipes[end].info(self.now));
                 }
             }
             let mut out = Vec::new();
