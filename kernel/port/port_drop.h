@@ -47,7 +47,7 @@ static __always_inline void passed(const struct port_config *cfg, u32 class, u32
 	struct class_flows *c = flows_of(class);
 
 	if (c && cfg->drop_not_ect && class_of(cfg, class)->rule != PORT_RULE_NONE)
-		__sync_fetch_and_add(&c->bytes, bytes);
+		c->bytes += bytes;
 }
 
 #endif /* VMCC_PORT_DROP_H */
