@@ -176,9 +176,8 @@ int vmcc_port_out(struct __sk_buff *skb)
 	}
 	if (parsed && !p.version)
 		count->unclassified++;
-	else if (drop_packet(
-			 count, packets,
-			 judge(skb, cfg, state, tunnel ? &inner : &p, class, &queue, threshold)))
+	if (drop_packet(count, packets,
+			judge(skb, cfg, state, tunnel ? &inner : &p, class, &queue, threshold)))
 		return TC_ACT_SHOT;
 	passed(cfg, class, skb->wire_len);
 	if (cfg->phantom_q16)

@@ -28,7 +28,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 	queue->overloaded = queue->own > c->overload_bytes;
 	if (cfg->drop_not_ect) {
 		queue->class = class;
-		if (above) {
+		if (queue->judged > threshold / 2) {
 			queue->rate = class_rate(cfg, class, queue->busy);
 			queue->trip = (rtt + mark_ns(queue->rate, queue->own)) >> FLOW_TICK_SHIFT;
 		}
@@ -47,7 +47,7 @@ static __always_inline void passed(const struct port_config *cfg, u32 class, u32
 	struct class_flows *c = flows_of(class);
 
 	if (c && cfg->drop_not_ect && class_of(cfg, class)->rule != PORT_RULE_NONE)
-		c->bytes += bytes;
+		c->queued += bytes;
 }
 
 #endif /* VMCC_PORT_DROP_H */

@@ -15,9 +15,11 @@
  * - it loses none at all below a quarter of that mean, or of a sixteenth of the rate where ECN
  *   traffic is sparse: a request or a retransmission that is lost waits for a timeout.
  *
- * Flows without TCP that together offer more than the class sends, for seconds, do not respond.
- * Each of them is a flood while it sends more than a fair share, with ECN or without: above the
- * threshold it loses the excess, so that others keep their share.
+ * Flows without TCP, and TCP without payload, that together offer more than the class sends, for
+ * seconds, do not respond.  Each of them is a flood while it sends more than a fair share, with ECN
+ * or without: above half of the threshold it loses the excess, so that others keep their share.  A
+ * fair share is halved, again and again, while they still have more than half of what the class
+ * sends, so a flood of many flows takes no more than one of a few.
  *
  * Every packet counts for the rate of its flow, also those that meet a short queue: a flow whose
  * packets come one by one meets its own queue less often than one that sends them in bursts.
@@ -50,6 +52,12 @@
 #define FLOOD_MIN_EXCESS 32
 #define FLOOD_WINDOWS	 2
 #define FLOOD_MIN_DROPS	 64
+/* Times that a fair share is halved at most. */
+#define FLOOD_MAX_HALVINGS 10
+/* Among more than FLOW_FEW ECN flows each counts in the mean with at most this part more than the
+ * last one: one large flow among many does not make all others small. */
+#define FLOW_FEW	 4
+#define FLOW_MEAN_MARGIN 2
 
 /* One bucket of the sketch. */
 struct flow {
@@ -73,17 +81,19 @@ struct class_flows {
 	u64 ect_blocks;	  /* of packets with ECN in this window */
 	u64 ect_weighted; /* the sum of blocks times what their flow had sent of late */
 	u64 mean;	  /* blocks per window of an ECN flow, weighted by blocks; 0: sparse */
-	u64 window_bytes; /* `bytes` when the window began, and the queue's length */
-	u64 window_length;
-	u64 bytes; /* queued since ever */
+	u32 ect_flows;	  /* seen in this window, and in the last one */
+	u32 ect_flows_before;
+	u64 sent_blocks; /* what left in the last window */
+	u64 window_left; /* bytes that had left when the window began */
+	u64 queued;	 /* bytes since ever */
 	u64 checked_at;
-	u64 checked_bytes;
-	u64 checked_length;
+	u64 checked_left;
 	u64 rested;  /* bytes sent per 2^FLOW_USE_SHIFT ns during the last rest; 0: none yet */
 	u32 dropped; /* something was dropped for fairness since the last check */
 	u32 rest;    /* checks until the next drop for fairness */
 	u32 backoff;
 	u32 excess_windows; /* in a row, up to FLOOD_WINDOWS */
+	u32 halvings;	    /* of a flood's fair share */
 	u64 offered;	    /* bytes without TCP that met the threshold in this window */
 	u64 refused;	    /* bytes of these that were dropped */
 };
@@ -109,7 +119,8 @@ struct arrival {
 };
 
 /* TCP without payload, or the first packet of a connection: none of it can be marked, and nothing
- * slows down when it is lost. */
+ * slows down when it is lost.
+ */
 static __always_inline int is_tcp_control(struct __sk_buff *skb, const struct packet *p)
 {
 	u8 h[2];
@@ -202,26 +213,40 @@ static __always_inline u32 excess_windows(const struct class_flows *c, u64 sent)
 	return c->offered > sent + sent / FLOOD_MIN_EXCESS ? c->excess_windows + 1 : 0;
 }
 
-/* Bytes that left a queue of now `length`. */
-static __always_inline u64 bytes_sent(u64 queued, u64 length_before, u64 length)
+/* Bytes that have left since ever: what the queue's owner counts, which excludes its drops; else
+ * what was queued and is not there any more. */
+static __always_inline u64 total_left(const struct class_flows *c, const struct lengths *queue)
 {
-	u64 sent = queued + length_before;
+	u64 left = bytes_left(queue);
 
-	return sent > length ? sent - length : 0;
+	if (left || port_set.source == PORT_SOURCE_MAP || queue->address)
+		return left;
+	return mark_elapsed(c->queued, queue->own);
+}
+
+/* At the end of a window of a flood, whose flows had `passed` of the bytes sent. */
+static __always_inline u32 halvings(const struct class_flows *c, u64 passed, u64 sent)
+{
+	if (passed > sent / 2)
+		return mark_min(c->halvings + 1, FLOOD_MAX_HALVINGS);
+	return c->halvings && passed < sent / 4 ? c->halvings - 1 : c->halvings;
 }
 
 /* A new window: the mean of the last one's ECN flows, and whether there are floods. */
 static __always_inline void turn_window(struct class_flows *c, u64 now, u32 frame_blocks,
-					u64 length)
+					const struct lengths *queue)
 {
-	u64 window = now >> FLOW_WINDOW_SHIFT, last = c->window, sent, all;
+	u64 window = now >> FLOW_WINDOW_SHIFT, last = c->window, left, sent, all;
 	int flooded = is_flooded(c);
 
 	if (window == last || __sync_val_compare_and_swap(&c->window, last, window) != last)
 		return;
-	sent = bytes_sent(c->bytes - c->window_bytes, c->window_length, length);
+	left = total_left(c, queue);
+	sent = mark_elapsed(left, c->window_left);
 	all = flow_blocks(sent);
 	c->excess_windows = window - last == 1 ? excess_windows(c, sent) : 0;
+	c->halvings = is_flooded(c) ? halvings(c, mark_elapsed(c->offered, c->refused), sent) : 0;
+	c->sent_blocks = window - last == 1 ? all : 0;
 	/* Floods are in the mean of the window before they are found. */
 	if (window - last == 1 && is_flooded(c) <= flooded && c->ect_blocks &&
 	    (c->ect_blocks >= FLOW_MIN_FRAMES * frame_blocks ||
@@ -231,8 +256,9 @@ static __always_inline void turn_window(struct class_flows *c, u64 now, u32 fram
 		c->mean = 0;
 	c->ect_blocks = 0;
 	c->ect_weighted = 0;
-	c->window_bytes = c->bytes;
-	c->window_length = length;
+	c->ect_flows_before = c->ect_flows;
+	c->ect_flows = 0;
+	c->window_left = left;
 	c->offered = 0;
 	c->refused = 0;
 }
@@ -243,14 +269,28 @@ static __always_inline u64 min_part(u64 rate)
 	return flow_blocks(mark_bytes(rate, 1ull << FLOW_WINDOW_SHIFT)) / FLOW_MIN_PART;
 }
 
-/* Whether a packet of a flood is dropped: with the probability that leaves its flow a fair share.
- */
-static __always_inline int flood_drops(struct class_flows *c, u64 recent, u64 rate)
+/* Queue length above which packets of a flood are dropped: below the threshold, so that those that
+ * respond find room before they are marked. */
+static __always_inline u64 flood_bound(const struct class_flows *c, u64 threshold)
 {
-	u64 fair = min_part(rate);
+	return is_flooded(c) ? threshold / 2 : threshold;
+}
 
-	fair = c->mean > fair ? c->mean : fair;
-	return bpf_get_prandom_u32() < flood_q32(recent, fair);
+/* Counts a packet that may be a flood's; a flood's is dropped with the probability that leaves its
+ * flow a fair share. */
+static __always_inline int flood_drops(struct class_flows *c, u32 bytes, u64 recent, u64 rate)
+{
+	/* A port without a rate has that of what is behind it. */
+	u64 fair = mark_min(min_part(rate), c->sent_blocks / FLOW_MIN_PART);
+
+	c->offered += bytes;
+	if (!is_flooded(c))
+		return 0;
+	fair = (c->mean > fair ? c->mean : fair) >> c->halvings;
+	if (bpf_get_prandom_u32() >= flood_q32(recent, fair))
+		return 0;
+	c->refused += bytes;
+	return 1;
 }
 
 /*
@@ -259,15 +299,16 @@ static __always_inline int flood_drops(struct class_flows *c, u64 recent, u64 ra
  * Where less than the rate was sent during a rest too, as on a machine that cannot carry it, that
  * counts as the rate.  It grows until the next rest measures it again.
  */
-static __always_inline void check_use(struct class_flows *c, u64 now, u64 rate, u64 length)
+static __always_inline void check_use(struct class_flows *c, u64 now, const struct lengths *queue)
 {
-	u64 at = c->checked_at, elapsed = mark_elapsed(now, at), sent, rested = c->rested;
+	u64 at = c->checked_at, elapsed = mark_elapsed(now, at), left, sent, rested = c->rested;
 	int full;
 
 	if (elapsed < FLOW_CHECK_NS || __sync_val_compare_and_swap(&c->checked_at, at, now) != at)
 		return;
-	sent = bytes_sent(c->bytes - c->checked_bytes, c->checked_length, length);
-	full = sent >= mark_bytes(rate, elapsed) / 8 * 7;
+	left = total_left(c, queue);
+	sent = mark_elapsed(left, c->checked_left);
+	full = sent >= mark_bytes(queue->rate, elapsed) / 8 * 7;
 	sent /= elapsed >> FLOW_USE_SHIFT;
 	full |= rested && sent >= rested / 4 * 3;
 	c->rested = rested + rested / 32;
@@ -280,8 +321,7 @@ static __always_inline void check_use(struct class_flows *c, u64 now, u64 rate, 
 		c->rest = c->backoff;
 	}
 	c->dropped = 0;
-	c->checked_bytes = c->bytes;
-	c->checked_length = length;
+	c->checked_left = left;
 }
 
 /* The mean of the last window, or of this one where flows have become faster. */
@@ -306,6 +346,18 @@ static __always_inline u64 bound_of(const struct class_flows *c, u64 mean, u64 r
 	if (recent < mean)
 		return FLOW_BOUND * low;
 	return c->rest ? low : threshold;
+}
+
+/* An ECN flow's packet, which counts for the mean. */
+static __always_inline void weigh(struct class_flows *c, u64 blocks, u64 recent, int is_first)
+{
+	u64 mean = c->mean;
+
+	c->ect_flows += is_first;
+	if (mean && c->ect_flows_before > FLOW_FEW)
+		recent = mark_min(recent, mean + mean / FLOW_MEAN_MARGIN + 1);
+	c->ect_blocks += blocks;
+	c->ect_weighted += blocks * recent;
 }
 
 /* Read once: another CPU may write it meanwhile. */
@@ -343,29 +395,28 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	struct arrival a = arrival_of(skb, p, queue->class);
 	struct class_flows *c = flows_of(a.class);
 	struct flow *first = flow_at(&a, 0), *second = flow_at(&a, 1);
+	int control = 0, is_first;
 
 	if (!c || !first || !second)
 		return DROP_NOTHING;
-	turn_window(c, now, frame_blocks, queue->own);
+	turn_window(c, now, frame_blocks, queue);
+	is_first = first->window != (u32)(now >> FLOW_WINDOW_SHIFT);
 	recent = flow_enter(first, &a, now, frame_blocks);
 	recent = mark_min(recent, flow_enter(second, &a, now, frame_blocks));
-	if (kind_of(p) == PORT_ECT && !(is_flooded(c) && a.spacing == FLOW_SPACING)) {
-		c->ect_blocks += a.blocks;
-		c->ect_weighted += a.blocks * recent;
+	if (kind_of(p) == PORT_ECT && !(is_flooded(c) && a.spacing == FLOW_SPACING))
+		weigh(c, a.blocks, recent, is_first);
+	if (queue->judged > flood_bound(c, threshold)) {
+		control = is_tcp_control(skb, p);
+		if ((a.spacing == FLOW_SPACING || control) &&
+		    flood_drops(c, skb->wire_len, recent, queue->rate))
+			return DROP_OVERLOAD;
 	}
 	if (queue->judged <= threshold) {
 		spare_less(first, a.blocks);
 		spare_less(second, a.blocks);
 		return DROP_NOTHING;
 	}
-	if (a.spacing == FLOW_SPACING) {
-		c->offered += skb->wire_len;
-		if (is_flooded(c) && flood_drops(c, recent, queue->rate)) {
-			c->refused += skb->wire_len;
-			return DROP_OVERLOAD;
-		}
-	}
-	if (kind_of(p) == PORT_ECT || is_tcp_control(skb, p))
+	if (kind_of(p) == PORT_ECT || control)
 		return DROP_NOTHING;
 	mean = mean_of(c, frame_blocks);
 	/* Who sends more than the mean loses packets as the others get marks, in overload too. */
@@ -373,7 +424,7 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 		return DROP_NOTHING;
 	now = bpf_ktime_get_ns();
 	tick = now >> FLOW_TICK_SHIFT;
-	check_use(c, now, queue->rate, queue->own);
+	check_use(c, now, queue);
 	low = threshold > low ? threshold : low;
 	if (queue->judged > bound_of(c, mean, recent, queue->rate, threshold, low) &&
 	    may_drop(first, second, &a, tick, queue->trip)) {

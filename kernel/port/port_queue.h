@@ -29,7 +29,8 @@ struct lengths {
 	u16 busy;     /* bit i: class i has something queued */
 	u8 class;     /* of the packet */
 	u8 overloaded;
-	u32 trip; /* round trip in ticks (port_flow.h) */
+	u32 trip;    /* round trip in ticks (port_flow.h) */
+	u64 address; /* of the queueing discipline that counts what leaves its queue; 0: unknown */
 };
 
 static __always_inline const struct port_class *class_of(const struct port_config *cfg, u32 index)
@@ -128,6 +129,8 @@ static __always_inline void leaf_lengths(struct net_device *dev, const struct po
 
 		if (class < PORT_CLASSES)
 			add_length(class, own, FOLLOW(direct, q, qstats.backlog), out);
+		if (class == own)
+			out->address = (u64)q;
 		node = FOLLOW(direct, q, hash.next);
 	}
 }
@@ -169,6 +172,22 @@ static __always_inline struct sk_buff *kernel_skb(struct __sk_buff *skb)
 
 #include "port_root.h"
 
+/* Bytes that have left the queue since it exists; 0 if nothing counts them. */
+static __always_inline u64 bytes_left(const struct lengths *queue)
+{
+	u32 key = queue->class, at = bpf_core_field_offset(struct Qdisc, bstats);
+	u64 bytes = 0;
+
+	if (port_set.source == PORT_SOURCE_MAP) {
+		struct port_queue *shown = bpf_map_lookup_elem(&port_queues, &key);
+
+		return shown ? shown->sent_bytes : 0;
+	}
+	if (queue->address)
+		bpf_probe_read_kernel(&bytes, sizeof(bytes), (void *)(queue->address + at));
+	return bytes;
+}
+
 __noinline int queue_lengths(struct __sk_buff *skb, const struct port_config *cfg, u32 own,
 			     struct lengths *out)
 {
@@ -177,7 +196,7 @@ __noinline int queue_lengths(struct __sk_buff *skb, const struct port_config *cf
 	if (port_set.source == PORT_SOURCE_MAP)
 		map_lengths(cfg, own, out);
 	else if (port_set.source == PORT_SOURCE_ROOT)
-		add_length(0, 0, root_length(skb), out);
+		add_length(0, 0, root_length(skb, &out->address), out);
 	else if (bpf_ksym_exists(bpf_cast_to_kern_ctx))
 		kernel_lengths(bpf_cast_to_kern_ctx(skb), cfg, own, out, 1);
 	else

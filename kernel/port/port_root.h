@@ -65,7 +65,9 @@ static __always_inline u32 picked_queue(struct __sk_buff *skb, struct sk_buff *k
 	return (u64)bpf_get_hash_recalc(skb) * queues >> 32;
 }
 
-static __always_inline u64 root_length(struct __sk_buff *skb)
+/* Stores the address of a queue that all packets of the port join, unless each CPU counts its own.
+ */
+static __always_inline u64 root_length(struct __sk_buff *skb, u64 *address)
 {
 	struct sk_buff *kernel = kernel_skb(skb);
 	struct net_device *dev = BPF_CORE_READ(kernel, dev);
@@ -79,8 +81,10 @@ static __always_inline u64 root_length(struct __sk_buff *skb)
 		mine = first + (u64)picked_queue(skb, kernel, queues) *
 				       bpf_core_type_size(struct netdev_queue);
 	queue = BPF_CORE_READ(mine, qdisc);
-	if (!(BPF_CORE_READ(queue, flags) & TCQ_F_CPUSTATS))
+	if (!(BPF_CORE_READ(queue, flags) & TCQ_F_CPUSTATS)) {
+		*address = queues > 1 ? 0 : (u64)queue;
 		return BPF_CORE_READ(queue, qstats.backlog);
+	}
 	sum = sum_of_cpus(BPF_CORE_READ(queue, cpu_qstats));
 	/* Read one after the other while packets come and go: what is less than nothing is nothing.
 	 */

@@ -238,11 +238,16 @@ struct hlist_head {
 	struct hlist_node *first;
 };
 
+/* Bytes first, as 64 bits (Linux 5.16). */
+struct gnet_stats_basic_sync {
+};
+
 struct Qdisc {
 	u32 handle;
 	struct hlist_node hash;
 	unsigned int flags;
 	struct qdisc_skb_head q;
+	struct gnet_stats_basic_sync bstats;
 	struct gnet_stats_queue qstats;
 	struct gnet_stats_queue *cpu_qstats; /* one per CPU */
 };

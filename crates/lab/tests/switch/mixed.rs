@@ -17,7 +17,6 @@ const LISTENER: u16 = 5300;
 const INBOX: u16 = 5301;
 const DISCARD: u16 = 9;
 const FLOOD_BPS: u32 = 20_000_000;
-const FLOOD_PAYLOAD: usize = 1400;
 const FLOOD_BUFFER: usize = 64 << 20;
 /// More than the flood loses before the port acts on it.
 const FLOOD_DROPS: u64 = 5_000;
@@ -28,6 +27,20 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Fair share of the ECN connections together beside one flood, bytes per second.
 const ECN_FAIR: f64 = 10e6 / 8.0 * (ECN_CONNECTIONS as f64 / (ECN_CONNECTIONS as f64 + 1.0));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Datagrams without ECN at twice the port's rate.
+#[derive(Debug, Clone, Copy)]
+struct Flood {
+    payload_bytes: usize,
+    /// Source ports, in turn.
+    flows: usize,
+}
+
+const USUAL: Flood = Flood { payload_bytes: 1400, flows: 1 };
+/// A buffer of 1,000 packets is full long before its bytes are many.
+const SMALL: Flood = Flood { payload_bytes: 458, flows: 1 };
+/// Each of them below a sixteenth of the port's rate where they share it.
+const MANY: Flood = Flood { payload_bytes: 1400, flows: 16 };
 
 /// Results of hosts without ECN at one port.
 #[derive(Debug)]
@@ -129,17 +142,25 @@ pub fn few_ecn_connections_leave_others_their_share(backend: &str) {
     }
 }
 
-/// Datagrams without ECN at twice the port's rate, until `stop`.
-fn flood(from: &Host, to: &Host, stop: &AtomicBool) {
-    from.namespace.within(|| {
+/// Sends a flood until `stop`.
+fn send_flood(flood: Flood, from: &Host, to: &Host, stop: &AtomicBool) {
+    let open = |_| {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
         setsockopt(&socket, sockopt::SndBufForce, &FLOOD_BUFFER).expect("SO_SNDBUFFORCE");
         socket.connect((to.address.as_str(), DISCARD)).expect("an address");
-        let gap = Duration::from_secs(1) * (FLOOD_PAYLOAD as u32 * 8) / FLOOD_BPS;
+        socket
+    };
+    from.namespace.within(|| {
+        let sockets: Vec<_> = (0..flood.flows).map(open).collect();
+        let payload = vec![0; flood.payload_bytes];
+        let gap = Duration::from_secs(1) * (flood.payload_bytes as u32 * 8) / FLOOD_BPS;
         let mut due = Instant::now();
-        while !stop.load(Relaxed) {
+        for socket in sockets.iter().cycle() {
+            if stop.load(Relaxed) {
+                break;
+            }
             // Nobody listens: errors are answers to datagrams before.
-            let _ = socket.send(&[0; FLOOD_PAYLOAD]);
+            let _ = socket.send(&payload);
             due += gap;
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
@@ -147,7 +168,7 @@ fn flood(from: &Host, to: &Host, stop: &AtomicBool) {
 }
 
 /// Bytes per second of ECN connections beside a flood, and datagrams of a low rate that are lost.
-fn flooded(backend: &str, settings: &str) -> (f64, usize) {
+fn flooded(backend: &str, settings: &str, flood: Flood) -> (f64, usize) {
     let bridge = Bridge::new(4);
     let [ecn, flooder, other, sink] = &bridge.hosts[..] else { panic!("four hosts") };
     let port = bridge.attach(3, &format!("rate = '10mbit'\nbackend = '{backend}'\n{settings}"));
@@ -164,7 +185,7 @@ fn flooded(backend: &str, settings: &str) -> (f64, usize) {
             assert!(!running.is_finished(), "the transfer ended before the flood began");
             thread::sleep(Duration::from_millis(10));
         }
-        scope.spawn(|| flood(flooder, sink, &stop));
+        scope.spawn(|| send_flood(flood, flooder, sink, &stop));
         while dropped() < FLOOD_DROPS {
             assert!(!running.is_finished(), "the transfer ended before the flood was dropped");
             thread::sleep(Duration::from_millis(10));
@@ -183,21 +204,33 @@ fn flooded(backend: &str, settings: &str) -> (f64, usize) {
         running.join().unwrap();
         (rate, lost)
     });
-    println!("{settings:?} {found:?} {:?}", port.detach().unwrap().classes);
+    println!("{settings:?} {flood:?} {found:?} {:?}", port.detach().unwrap().classes);
     found
 }
 
 /// Beside a port with tail drop in the same seconds: ECN connections send several times as much beside a
 /// flood without ECN, at least a quarter of their fair share, and low-rate datagrams arrive.
-pub fn datagram_flood_leaves_others_their_share(backend: &str) {
+fn leaves_others_their_share(backend: &str, flood: Flood) {
     let [(marked, lost), (tail_drop, _)] = thread::scope(|scope| {
         ["marking = { rule = 'mq-ecn' }", "not_ect = 'queue'\noverload = 1.0\nmarking = { rule = 'none' }"]
-            .map(|settings| scope.spawn(move || flooded(backend, settings)))
+            .map(|settings| scope.spawn(move || flooded(backend, settings, flood)))
             .map(|running| running.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
     });
     assert!(
         marked > (4.0 * tail_drop).max(ECN_FAIR / 4.0),
-        "{marked} bytes/s with the rule, {tail_drop} with tail drop"
+        "{flood:?}: {marked} bytes/s with the rule, {tail_drop} with tail drop"
     );
-    assert!(lost <= DATAGRAMS / 50, "{lost} of {DATAGRAMS} datagrams lost");
+    assert!(lost <= DATAGRAMS / 50, "{flood:?}: {lost} of {DATAGRAMS} datagrams lost");
+}
+
+pub fn datagram_flood_leaves_others_their_share(backend: &str) {
+    leaves_others_their_share(backend, USUAL);
+}
+
+pub fn small_datagrams_leave_others_their_share(backend: &str) {
+    leaves_others_their_share(backend, SMALL);
+}
+
+pub fn flood_of_many_flows_leaves_others_their_share(backend: &str) {
+    leaves_others_their_share(backend, MANY);
 }

@@ -64,6 +64,16 @@ fn root_port_htb_datagram_flood_leaves_others_their_share() {
 }
 
 #[test]
+fn root_port_htb_small_datagrams_leave_others_their_share() {
+    mixed::small_datagrams_leave_others_their_share("htb");
+}
+
+#[test]
+fn root_port_htb_flood_of_many_flows_leaves_others_their_share() {
+    mixed::flood_of_many_flows_leaves_others_their_share("htb");
+}
+
+#[test]
 fn root_port_htb_run_times() {
     conformance::run_times_are_counted("htb");
 }

@@ -185,7 +185,7 @@ fn root_port_a_flood_that_does_not_answer_marks_is_dropped_before_the_buffer_is_
     let class = port.detach().unwrap().classes.remove(0);
     println!("{class:?}");
     assert!(class.drops_overload > 100 && class.drops_full == 0, "{class:?}");
-    let port = attach(&pair, &settings("overload = 1.0"));
+    let port = attach(&pair, &settings("overload = 1.0\nnot_ect = 'queue'"));
     flood(5942);
     let class = port.detach().unwrap().classes.remove(0);
     println!("{class:?}");
@@ -211,7 +211,7 @@ fn beside_a_flood(settings: &str, first: u16) -> ([f64; 2], PortStats) {
     (rates, port.detach().unwrap())
 }
 
-/// Whatever a queue drops, it does not know whose: only a queue of its own keeps a flood from others.
+/// In one queue a flood of several flows keeps most of the rate, though not all; a class of its own keeps it from others.
 #[test]
 fn root_port_a_flood_is_kept_from_others_by_a_class_of_its_own() {
     type Measured = ([f64; 2], PortStats);
@@ -220,7 +220,7 @@ fn root_port_a_flood_is_kept_from_others_by_a_class_of_its_own() {
     };
     judged("", 5951, &|([flow, flood], stats)| {
         let overload = stats.classes[0].drops_overload;
-        assert!(*flow < 5.0 && *flood > 40.0 && overload > 100, "{flow} {flood} {stats:?}");
+        assert!(*flow > 3.0 && *flood > 30.0 && overload > 100, "{flow} {flood} {stats:?}");
     });
     let class = |ceiling: &str| {
         format!(
