@@ -23,6 +23,7 @@ pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Fa
             agent: None,
             fallbacks: None,
             blackhole_timeout_s: None,
+            left: Vec::new(),
             taken: CpuSteal::now(),
         }),
     }

@@ -32,6 +32,7 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
         let taken = taken::lines(&host.taken, off).join("\n");
         parts.extend(Some(taken).filter(|lines| !lines.is_empty()));
         parts.extend(host.agent.as_ref().map(agent));
+        parts.extend(left(&host.left));
         parts.join("\n\n")
     });
     Ok(Exit::Done)
@@ -79,6 +80,17 @@ fn fallbacks(host: &HostStatus) -> Option<String> {
         ));
     }
     Some(text)
+}
+
+/// Values that an ended agent left on record.
+fn left(values: &[Value]) -> Option<String> {
+    let line = |value: &Value| {
+        let text = |key: &str| value[key].as_str().unwrap_or("nothing").to_owned();
+        format!("\n  {}: {}: {}", text("place"), text("what"), text("value"))
+    };
+    let lines: String = values.iter().map(line).collect();
+    let head = "left by an agent that has ended; `vmcc down` restores what was before:";
+    (!lines.is_empty()).then(|| format!("{head}{lines}"))
 }
 
 /// Summary of the agent's status; `--json` has all of it.

@@ -23,6 +23,8 @@ pub struct HostStatus {
     pub ports: Vec<String>,
     /// Status document of the agent, if one runs.
     pub agent: Option<serde_json::Value>,
+    /// Values that an ended agent left on record; none while one runs, and not looked for by [`Observer::look`].
+    pub left: Vec<serde_json::Value>,
     /// Connections of this network namespace that were to be MPTCP and became TCP, where the kernel counts them.
     pub fallbacks: Option<Fallbacks>,
     /// For how long the kernel opens connections as TCP after it found that SYNs with MPTCP's option are dropped.
@@ -48,6 +50,7 @@ impl Observer {
         let mut status = self.look(daemon::view)?;
         status.taken.throttled = cpu_steal::throttled();
         status.lingering = vmcc_bpf::lingering()?;
+        status.left = daemon::left();
         Ok(status)
     }
 
@@ -72,6 +75,7 @@ impl Observer {
             connections,
             ports,
             agent,
+            left: Vec::new(),
             fallbacks: Fallbacks::read().ok(),
             blackhole_timeout_s: mptcp::blackhole_timeout_s(),
             taken: CpuSteal::now(),

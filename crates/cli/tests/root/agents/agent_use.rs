@@ -106,6 +106,12 @@ fn root_end_of_the_agent_keeps_endpoints_that_connections_began_at() {
     assert!(said.contains("`ip -n") || said.contains("`ip mptcp endpoint delete id"), "{said}");
     assert_eq!(endpoints(&pair.server).lines().count(), 1, "{}", endpoints(&pair.server));
     pair.carries();
+    let status = within(&pair.server, &["status"]).output().unwrap();
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(
+        status.contains("left by an agent") && status.contains("endpoint 10.9.0.1: signal dev"),
+        "{status}"
+    );
     assert!(pair.down().contains("10.9.0.1 kept"), "as often as it is asked");
     pair.carries();
 
@@ -178,4 +184,90 @@ fn root_endpoint_whose_id_changes_begins_as_a_backup() {
     assert!(line.contains("-> signal,backup dev") && line.ends_with("id 7"), "{line}");
     agent.hears("-> signal dev");
     pair.until_paths(0..2);
+}
+
+#[test]
+fn root_address_of_two_links_is_one_endpoint_and_one_warning() {
+    let pair = Pair::new();
+    for link in [2, 1] {
+        run(&format!("ip -n {} addr add 10.9.77.1/32 dev p{link}", pair.server));
+    }
+    let mut agent = pair.agent();
+    for _ in 0..3 {
+        agent.signal(Signal::SIGHUP);
+        agent.hears("read again");
+    }
+    let heard = agent.heard();
+    assert_eq!(heard.matches("10.9.77.1 is an address of p1 and of p2").count(), 1, "{heard}");
+    assert_eq!(heard.matches("endpoint 10.9.77.1 set").count(), 1, "{heard}");
+    assert!(endpoints(&pair.server).contains("10.9.77.1 id 4 signal dev p1"), "{}", endpoints(&pair.server));
+}
+
+#[test]
+fn root_id_of_the_file_moves_an_automatic_one() {
+    let pair = Pair::new();
+    let mut agent = pair.agent();
+    pair.write("nic = 'p2'\nid = 1\nflags = ['signal']\n[[host.mptcp.endpoint]]\nnic = 'p0'");
+    agent.signal(Signal::SIGHUP);
+    agent.hears("read again");
+    let all = endpoints(&pair.server);
+    assert!(
+        all.contains("10.9.2.1 id 1 ") && all.contains("10.9.0.1 id ") && all.lines().count() == 2,
+        "{all}"
+    );
+    assert!(!agent.heard().contains("cannot"), "{}", agent.heard());
+}
+
+#[test]
+fn root_endpoint_that_another_program_replaces_is_one_warning() {
+    let pair = Pair::new();
+    pair.write("nic = 'p1'");
+    let mut agent = pair.agent();
+    for _ in 0..4 {
+        run(&format!("ip -n {} mptcp endpoint flush", pair.server));
+        agent.signal(Signal::SIGHUP);
+        agent.hears("read again");
+        run(&format!("ip -n {} mptcp endpoint flush", pair.server));
+        run(&format!("ip -n {} mptcp endpoint add 10.9.1.1 id 1 subflow", pair.server));
+        agent.signal(Signal::SIGHUP);
+        agent.hears("read again");
+    }
+    let heard = agent.heard();
+    assert!(heard.matches("somebody else has set it").count() <= 2, "said, and no longer: {heard}");
+    assert_eq!(heard.matches("changes it again and again").count(), 1, "{heard}");
+}
+
+#[test]
+fn root_backup_flag_that_another_program_sets_is_its_change() {
+    let pair = Pair::new();
+    pair.write("nic = 'p1'");
+    let mut agent = pair.agent();
+    for _ in 0..3 {
+        run(&format!("ip -n {} mptcp endpoint change id 1 backup", pair.server));
+        agent.signal(Signal::SIGHUP);
+        agent.hears("read again");
+    }
+    let heard = agent.heard();
+    assert_eq!(heard.matches("set again, after somebody changed it").count(), 1, "{heard}");
+    assert_eq!(heard.matches("changes it again and again").count(), 1, "{heard}");
+}
+
+#[test]
+fn root_port_that_is_renamed_under_the_agent_is_no_longer_served_after_down() {
+    let pair = Pair::new();
+    fs::write(pair.file(), "[port.p1]\nmarking = { rule = 'threshold', at = '30kB' }\n").unwrap();
+    let _agent = pair.agent();
+    let served =
+        || run(&format!("tc -n {} qdisc show", pair.server)) + &within_text(&pair, &["mark", "--list"]);
+    assert!(served().contains("p1"), "{}", served());
+    run(&format!("ip -n {} link set p1 down", pair.server));
+    run(&format!("ip -n {} link set p1 name q1", pair.server));
+    assert!(within_text(&pair, &["mark", "--list"]).contains("q1"), "{}", served());
+    pair.down();
+    assert!(!within_text(&pair, &["mark", "--list"]).contains("q1"), "{}", served());
+}
+
+fn within_text(pair: &Pair, arguments: &[&str]) -> String {
+    let output = within(&pair.server, arguments).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -7,6 +7,7 @@ use super::contention::Contention;
 use super::event::Event;
 use super::record::{Entry, Place, Record};
 use super::resource::{HALF_DONE, Resource, ResourceError, is_same_value, settling_text};
+use nix::net::if_::if_indextoname;
 
 /// Action that brings a resource to its desired value.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +48,22 @@ fn next_step(now: Option<&str>, entry: Option<&Entry>, desired: &str, exclusive:
     }
 }
 
+/// The step for a value that was seen as desired: a backup flag that nobody but another program has set since is undone as its
+/// change.
+fn after_settling(now: Option<&str>, entry: Option<&Entry>, resource: &Resource, desired: &str) -> Step {
+    let is_settled = entry.is_some_and(|entry| entry.ours == [desired]);
+    let is_backup = now.is_some() && settling_text(resource, desired).as_deref() == now;
+    if is_settled && is_backup { Step::SetAgain } else { Step::Set }
+}
+
+/// True if an entry's value before was that of a removed interface whose name another one has.
+fn is_of_another_object(entry: &Entry, object: u64) -> bool {
+    matches!(entry.resource, Resource::Sysctl(_))
+        && entry.object != 0
+        && object != 0
+        && entry.object != object
+}
+
 /// True if the agent set this value, or was killed while it did.
 fn is_ours(entry: &Entry, value: &str) -> bool {
     // The guard has endpoints settle, too.
@@ -67,19 +84,35 @@ pub(crate) fn apply(
 ) -> Result<(), ResourceError> {
     let object = resource.object();
     let now = resource.read()?;
-    let entry = record.find(place, resource);
-    let next_step = next_step(now.as_deref(), entry, desired, resource.is_exclusive(), object);
+    let entry = record.find(place, resource).filter(|entry| !is_of_another_object(entry, object));
+    let next_step = match next_step(now.as_deref(), entry, desired, resource.is_exclusive(), object) {
+        Step::Set if !contention.guard_settles && entry.is_some_and(|entry| entry.seen == Some(object)) => {
+            after_settling(now.as_deref(), entry, resource, desired)
+        }
+        step => step,
+    };
     let mut entry = entry.cloned().unwrap_or_else(|| Entry {
         place: place.clone(),
         resource: resource.clone(),
         before: now.clone(),
         ours: Vec::new(),
+        object,
         seen: None,
     });
+    if object != 0 {
+        entry.object = object;
+    }
+    if let Some(renamed) = renamed_port(&entry, now.as_ref()) {
+        return Err(ResourceError::Renamed { now: renamed.to_string() });
+    }
     match next_step {
         Step::Nothing => {
             record.saw(place, resource, object);
             return Ok(());
+        }
+        // Somebody replaced ours, perhaps again and again.
+        Step::Refuse if !entry.ours.is_empty() && contention.is_replaced(place, resource) => {
+            return Err(ResourceError::Contended);
         }
         Step::Refuse => return Err(ResourceError::SomebodyElse { found: now.unwrap_or_default() }),
         Step::Note => {}
@@ -143,6 +176,15 @@ fn ours_too(ours: &mut Vec<String>, value: &str) {
     ours.push(value.to_owned());
 }
 
+/// A served port that has another name by now. One that is in another network namespace is not found.
+fn renamed_port(entry: &Entry, now: Option<&String>) -> Option<Resource> {
+    let Resource::Port(name) = &entry.resource else { return None };
+    let index = u32::try_from(entry.object).ok().filter(|index| *index != 0 && now.is_none())?;
+    let current = if_indextoname(index).ok()?.into_string().ok().filter(|current| current != name)?;
+    let renamed = Resource::Port(current);
+    renamed.read().is_ok_and(|value| value.is_some_and(|value| is_ours(entry, &value))).then_some(renamed)
+}
+
 /// Restores the value from before, unless another program has changed it since.
 pub(crate) fn roll_back(
     record: &mut Record,
@@ -157,6 +199,16 @@ pub(crate) fn roll_back(
         }
         now => now?,
     };
+    if is_of_another_object(entry, entry.resource.object()) {
+        events.push(Event::Gone { place, what, before: entry.before.clone() });
+        return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
+    }
+    if let Some(renamed) = renamed_port(entry, now.as_ref()) {
+        renamed.write(None)?;
+        let (what, from) = (format!("{what}, now {renamed},"), entry.ours.last().cloned());
+        events.push(Event::Restored { place, what, from, to: None });
+        return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
+    }
     if now != entry.before {
         if !now.as_ref().is_some_and(|now| is_ours(entry, now)) {
             let (found, before) = (now, entry.before.clone());
@@ -186,6 +238,7 @@ mod tests {
             resource: Resource::Limit(Limit::Accept),
             before: before.map(str::to_owned),
             ours: ours.iter().map(|&one| one.to_owned()).collect(),
+            object: 0,
             seen: None,
         }
     }
@@ -231,6 +284,34 @@ mod tests {
     }
 
     #[test]
+    fn backup_flag_of_a_settled_endpoint_is_another_programs() {
+        let resource = Resource::Endpoint("10.0.0.1".parse().unwrap());
+        let (plain, backup) = ("signal dev 3 id 1", "signal,backup dev 3 id 1");
+        let settled = Entry { resource: resource.clone(), ..entry(None, &[plain]) };
+        let settling = Entry { ours: vec![backup.to_owned()], ..settled.clone() };
+        let step = |now, entry| after_settling(Some(now), Some(entry), &resource, plain);
+        assert_eq!(step(backup, &settled), Step::SetAgain);
+        assert_eq!(step(backup, &settling), Step::Set, "the agent's own second step");
+        assert_eq!(step("signal dev 2 id 1", &settled), Step::Set);
+    }
+
+    #[test]
+    fn value_of_a_recreated_interface_is_not_restored_from_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::lock_in(folder.path().to_str().unwrap()).unwrap();
+        let resource = Resource::Sysctl("net/ipv4/conf/lo/arp_ignore".to_owned());
+        let now = resource.read().unwrap();
+        let object = resource.object();
+        assert_ne!(object, 0);
+        let old = Entry { resource, object: object + 1000, ..entry(Some("2"), &["1"]) };
+        record.put(old.clone()).unwrap();
+        let mut events = Vec::new();
+        roll_back(&mut record, &old, &mut events).unwrap();
+        assert!(matches!(&events[..], [Event::Gone { .. }]) && record.len() == 0, "{events:?}");
+        assert_eq!(old.resource.read().unwrap(), now);
+    }
+
+    #[test]
     fn value_normalized_by_the_kernel_is_ours() {
         let first = entry(Some("before"), &["1,2,3"]);
         let ours = |known: &[&str], found| {
@@ -253,7 +334,7 @@ mod tests {
         for _ in 0..3 {
             let (mut contention, mut events) = (Contention::default(), Vec::new());
             apply(&mut record, &Place::kernel(), &absent, "{}", &mut contention, &mut events).unwrap_err();
-            assert_eq!(record.entries().len(), 0);
+            assert_eq!(record.len(), 0);
         }
     }
 
@@ -266,6 +347,6 @@ mod tests {
         record.put(gone.clone()).unwrap();
         let mut events = Vec::new();
         roll_back(&mut record, &gone, &mut events).unwrap();
-        assert!(matches!(&events[..], [Event::Gone { .. }]) && record.entries().is_empty(), "{events:?}");
+        assert!(matches!(&events[..], [Event::Gone { .. }]) && record.len() == 0, "{events:?}");
     }
 }

@@ -9,9 +9,14 @@ use std::time::{Duration, Instant};
 const MIN_BACKOFF: Duration = Duration::from_secs(20);
 const MAX_BACKOFF: Duration = Duration::from_secs(1280);
 
-/// Time and back-off of each item that was set again, by namespace.
+/// Values that were set again, or replaced.
 #[derive(Debug, Default)]
-pub(crate) struct Contention(BTreeMap<(u64, Resource), Contest>);
+pub(crate) struct Contention {
+    /// Time and back-off of each, by namespace.
+    contests: BTreeMap<(u64, Resource), Contest>,
+    /// The guard reopens paths: it too lets endpoints begin as backups.
+    pub(super) guard_settles: bool,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Contest {
@@ -29,10 +34,10 @@ impl Contention {
 
     fn allows_at(&mut self, cookie: u64, resource: &Resource, now: Instant) -> bool {
         // The last contest is over when it was quiet for twice its back-off.
-        self.0.retain(|_, contest| now - contest.set < contest.backoff * 2);
+        self.contests.retain(|_, contest| now - contest.set < contest.backoff * 2);
         let new = Contest { set: now, backoff: MIN_BACKOFF, goes_on: false };
-        let Some(contest) = self.0.get_mut(&(cookie, resource.clone())) else {
-            self.0.insert((cookie, resource.clone()), new);
+        let Some(contest) = self.contests.get_mut(&(cookie, resource.clone())) else {
+            self.contests.insert((cookie, resource.clone()), new);
             return true;
         };
         if now - contest.set < contest.backoff {
@@ -44,23 +49,33 @@ impl Contention {
         true
     }
 
+    /// Notes that another program has put its own in an item's place; tests for that having happened before.
+    pub(super) fn is_replaced(&mut self, place: &Place, resource: &Resource) -> bool {
+        let new = Contest { set: Instant::now(), backoff: MIN_BACKOFF, goes_on: false };
+        self.contests.entry((place.cookie, resource.clone())).or_insert(new).goes_on
+    }
+
     /// Tests for an item that was changed again within its back-off.
     pub(super) fn goes_on(&self, place: &Place, resource: &Resource) -> bool {
-        self.0.get(&(place.cookie, resource.clone())).is_some_and(|contest| contest.goes_on)
+        self.contests.get(&(place.cookie, resource.clone())).is_some_and(|contest| contest.goes_on)
     }
 
     /// End of the back-off that ends first, after the time `began` of the round in which those before could be set.
     pub(super) fn next(&self, began: Instant) -> Option<Instant> {
-        let due =
-            self.0.values().filter(|contest| contest.goes_on).map(|contest| contest.set + contest.backoff);
+        let due = self
+            .contests
+            .values()
+            .filter(|contest| contest.goes_on)
+            .map(|contest| contest.set + contest.backoff);
         due.filter(|at| *at > began).min()
     }
 
     /// The items of a namespace of which that is so, whether they are as wanted just now or not.
     pub(super) fn of(&mut self, place: &Place) -> Vec<Resource> {
         let now = Instant::now();
-        self.0.retain(|_, contest| now - contest.set < contest.backoff * 2);
-        let here = self.0.iter().filter(|((cookie, _), contest)| *cookie == place.cookie && contest.goes_on);
+        self.contests.retain(|_, contest| now - contest.set < contest.backoff * 2);
+        let here =
+            self.contests.iter().filter(|((cookie, _), contest)| *cookie == place.cookie && contest.goes_on);
         here.map(|((_, resource), _)| resource.clone()).collect()
     }
 }
@@ -82,6 +97,16 @@ mod tests {
     }
 
     #[test]
+    fn value_that_is_replaced_and_removed_in_turn_is_contended() {
+        let place = Place { cookie: 1, name: "host".to_owned() };
+        let (mut contention, resource) = (Contention::default(), Resource::LiveDefault);
+        assert!(!contention.is_replaced(&place, &resource), "once is another program's decision");
+        assert!(!contention.allows(&place, &resource), "removed soon after");
+        assert!(contention.is_replaced(&place, &resource) && contention.goes_on(&place, &resource));
+        assert_eq!(contention.of(&place), [resource]);
+    }
+
+    #[test]
     fn contended_value_backs_off_exponentially() {
         let (mut contention, resource) = (Contention::default(), Resource::LiveDefault);
         let began = Instant::now();
@@ -95,6 +120,6 @@ mod tests {
         assert!(contention.allows_at(2, &resource, began), "another namespace's is another");
         let quiet = began + Duration::from_secs(3820) + MAX_BACKOFF * 2;
         assert!(contention.allows_at(1, &resource, quiet));
-        assert!(!contention.0[&(1, resource)].goes_on, "it begins anew");
+        assert!(!contention.contests[&(1, resource)].goes_on, "it begins anew");
     }
 }

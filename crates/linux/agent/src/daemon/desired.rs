@@ -102,14 +102,14 @@ pub(crate) fn named<'a>(
 }
 
 /// The usable addresses of interfaces that are `ready`, each by the first rule that fits, with the numbers that they have,
-/// had, or get.
+/// had, or get; and warnings of those that have none.
 pub(crate) fn endpoints(
     named: &[(&PortInfo, Vec<&EndpointRule>)],
     ready: &BTreeSet<u32>,
     addresses: &[HostAddress],
     there: &[Endpoint],
     ids: &mut Ids,
-) -> Desired {
+) -> (Desired, Vec<String>) {
     let by_index: BTreeMap<u32, &Vec<&EndpointRule>> = named
         .iter()
         .map(|(nic, rules)| (nic.index, rules))
@@ -121,10 +121,67 @@ pub(crate) fn endpoints(
         let (id, port) = (rule.id.map_or(0, NonZeroU8::get), rule.port.map(NonZeroU16::get));
         Some(Endpoint { id, address: found.address, port, flags, device: found.port })
     };
-    let mut desired: Vec<Endpoint> =
-        addresses.iter().filter(|address| address.usable).filter_map(endpoint).collect();
-    ids.number(&mut desired, there);
-    desired.iter().map(|one| (Resource::endpoint(one), endpoint_text(one))).collect()
+    let mut warnings = Vec::new();
+    let all = addresses.iter().filter(|address| address.usable).filter_map(endpoint);
+    let names = named.iter().map(|(nic, _)| (nic.index, nic.name.as_str())).collect();
+    let unique = one_interface_each(all, &names, &mut warnings);
+    let mut desired = one_address_each(unique, there, &mut warnings);
+    let reserved = named.iter().flat_map(|(_, rules)| rules).filter_map(|rule| rule.id.map(NonZeroU8::get));
+    ids.number(&mut desired, there, &reserved.collect());
+    // Those whose number another one gets are moved first.
+    let numbers: BTreeMap<Resource, u8> = there.iter().map(|one| (Resource::endpoint(one), one.id)).collect();
+    desired.sort_by_key(|one| numbers.get(&Resource::endpoint(one)).is_none_or(|id| *id == one.id));
+    (desired.iter().map(|one| (Resource::endpoint(one), endpoint_text(one))).collect(), warnings)
+}
+
+/// Of endpoints with the same address those of the interface with the lowest index: the kernel takes one.
+fn one_interface_each(
+    all: impl Iterator<Item = Endpoint>,
+    names: &BTreeMap<u32, &str>,
+    warnings: &mut Vec<String>,
+) -> Vec<Endpoint> {
+    let (mut chosen, mut at) = (Vec::<Endpoint>::new(), BTreeMap::new());
+    for one in all {
+        let place = *at.entry(Resource::endpoint(&one)).or_insert(chosen.len());
+        let Some(other) = chosen.get_mut(place) else {
+            chosen.push(one);
+            continue;
+        };
+        let (first, second) = if one.device < other.device { (one, *other) } else { (*other, one) };
+        *other = first;
+        let name = |endpoint: Endpoint| names.get(&endpoint.device).copied().unwrap_or_default();
+        warnings.push(format!(
+            "{} is an address of {} and of {}: its MPTCP endpoint is bound to the former; remove it from one of them, or name one \
+             in `nic`",
+            one.address,
+            name(first),
+            name(second)
+        ));
+    }
+    chosen
+}
+
+/// Of endpoints with the same `id` in the file the one that has it already, or else that of the lowest address.
+fn one_address_each(mut all: Vec<Endpoint>, there: &[Endpoint], warnings: &mut Vec<String>) -> Vec<Endpoint> {
+    let owners: BTreeMap<u8, Resource> = there.iter().map(|one| (one.id, Resource::endpoint(one))).collect();
+    let mut chosen: BTreeMap<u8, Endpoint> = BTreeMap::new();
+    for one in all.iter().filter(|one| one.id != 0) {
+        let rank = |one: &Endpoint| (owners.get(&one.id) != Some(&Resource::endpoint(one)), one.address);
+        let best = chosen.entry(one.id).or_insert(*one);
+        if rank(one) < rank(best) {
+            *best = *one;
+        }
+    }
+    all.retain(|one| {
+        let Some(best) = chosen.get(&one.id).filter(|best| *best != one) else { return true };
+        warnings.push(format!(
+            "{} has no MPTCP endpoint: its `id` {} is that of {}, and an id is one endpoint's; add `family` to the rule, or leave \
+             `id` out",
+            one.address, one.id, best.address
+        ));
+        false
+    });
+    all
 }
 
 fn fits(family: Family, address: IpAddr) -> bool {
@@ -197,7 +254,9 @@ mod tests {
         let ready: BTreeSet<u32> = [1, 2, 4].into();
         let found = |rules: &[EndpointRule]| {
             let named = named(rules, &nics);
-            endpoints(&named, &ready, &addresses, &[], &mut Ids::default())
+            let (desired, warnings) = endpoints(&named, &ready, &addresses, &[], &mut Ids::default());
+            assert!(warnings.is_empty(), "{warnings:?}");
+            desired
         };
         let none = found(&[]);
         let found = found(&rules);
@@ -224,7 +283,7 @@ mod tests {
             ..rule("eth1", &[EndpointFlag::Signal], Family::Any)
         };
         let rules = [fixed, rule("eth0", &[EndpointFlag::Laminar], Family::Any)];
-        let found = endpoints(
+        let (found, _) = endpoints(
             &named(&rules, &nics),
             &[2, 3].into(),
             &[at(2, "10.0.0.1"), at(3, "10.0.1.1")],
@@ -239,6 +298,47 @@ mod tests {
                 "MPTCP endpoint 10.0.0.1: laminar dev 2 id 2",
                 "MPTCP endpoint 10.0.1.1:5201: signal dev 3 id 1"
             ]
+        );
+    }
+
+    #[test]
+    fn address_of_two_interfaces_is_one_endpoint() {
+        let nics = [nic(2, "eth0", true), nic(3, "eth1", true)];
+        let at = |port| HostAddress { port, address: "10.0.0.1".parse().unwrap(), usable: true };
+        let rules = [rule("eth*", &[EndpointFlag::Signal], Family::Any)];
+        for addresses in [[at(2), at(3)], [at(3), at(2)]] {
+            let find = |ready: &[u32]| {
+                let ready = ready.iter().copied().collect();
+                endpoints(&named(&rules, &nics), &ready, &addresses, &[], &mut Ids::default())
+            };
+            let (desired, warnings) = find(&[2, 3]);
+            assert_eq!(
+                desired.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(),
+                ["signal dev 2 id 1"]
+            );
+            assert!(warnings.len() == 1 && warnings[0].contains("eth0 and of eth1"), "{warnings:?}");
+            let (desired, warnings) = find(&[3]);
+            assert_eq!((desired[0].1.as_str(), warnings.len()), ("signal dev 3 id 1", 0));
+        }
+    }
+
+    #[test]
+    fn id_of_a_rule_is_one_endpoint_and_moves_an_automatic_one() {
+        let nics = [nic(2, "eth0", true), nic(3, "eth1", true)];
+        let at = |port, text: &str| HostAddress { port, address: text.parse().unwrap(), usable: true };
+        let fixed =
+            EndpointRule { id: NonZeroU8::new(1), ..rule("eth1", &[EndpointFlag::Signal], Family::Any) };
+        let rules = [fixed, rule("eth0", &[EndpointFlag::Signal], Family::Any)];
+        let addresses = [at(3, "fd00::1"), at(3, "10.0.1.1"), at(2, "10.0.0.1")];
+        let automatic =
+            Endpoint { id: 1, address: addresses[2].address, port: None, flags: Endpoint::SIGNAL, device: 2 };
+        let (desired, warnings) =
+            endpoints(&named(&rules, &nics), &[2, 3].into(), &addresses, &[automatic], &mut Ids::default());
+        let texts: Vec<&str> = desired.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts, ["signal dev 2 id 2", "signal dev 3 id 1"], "the one that moves is first");
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("fd00::1 has no MPTCP endpoint"),
+            "{warnings:?}"
         );
     }
 }

@@ -41,7 +41,7 @@ pub fn roll_back() -> Result<Option<RollbackReport>, Error> {
         return Ok(None);
     }
     let mut record = Record::lock()?;
-    if agent.is_none() && record.entries().is_empty() {
+    if agent.is_none() && record.len() == 0 {
         record.close();
         return Ok(None);
     }
@@ -49,7 +49,7 @@ pub fn roll_back() -> Result<Option<RollbackReport>, Error> {
     let algorithm = |resource: &Resource| {
         if let Resource::Algorithm(name) = resource { Some(name.clone()) } else { None }
     };
-    let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.resource)).collect();
+    let had: Vec<String> = record.entries().filter_map(|entry| algorithm(&entry.resource)).collect();
     let mut reconciler = Reconciler::new(&mut record, &mut state);
     reconciler.restore();
     let (mut events, problems) = (reconciler.events, reconciler.problems.into_iter().collect());

@@ -145,7 +145,7 @@ impl Agent {
     fn run(mut self, say: &mut dyn FnMut(&Event)) -> Result<Ended, Error> {
         self.reconcile(say);
         self.unheeded(say);
-        let ready = Event::Ready { values: self.record.entries().len(), problems: self.problems.len() };
+        let ready = Event::Ready { values: self.record.len(), problems: self.problems.len() };
         self.publish(&[ready], say);
         notify(&[NotifyState::Ready]);
         let mut last = Instant::now();
@@ -236,7 +236,7 @@ impl Agent {
 
     /// Updates the agent's own metrics.
     fn update_metrics(&mut self) {
-        self.own.values = self.record.entries().len() as u64;
+        self.own.values = self.record.len() as u64;
         self.own.problems = self.problems.len() as u64;
         if let Some(metrics) = &self.metrics {
             metrics.set(&self.own);
@@ -331,6 +331,20 @@ impl Agent {
     }
 }
 
+/// Values on record that an ended agent left, for `vmcc down` or the next agent. A record that cannot be read is reported by those.
+pub(crate) fn left() -> Vec<Value> {
+    Record::left().unwrap_or_default().iter().map(value_of).collect()
+}
+
+fn value_of(entry: &record::Entry) -> Value {
+    json!({
+        "place": entry.place.name,
+        "what": entry.resource.to_string(),
+        "value": entry.ours.last(),
+        "before": entry.before,
+    })
+}
+
 /// Status document of the agent.
 fn view_of(
     path: &Path,
@@ -340,20 +354,12 @@ fn view_of(
     closed: &VecDeque<Closed>,
     suspend: &SuspendMonitor,
 ) -> Value {
-    let value = |entry: &record::Entry| {
-        json!({
-            "place": entry.place.name,
-            "what": entry.resource.to_string(),
-            "value": entry.ours.last(),
-            "before": entry.before,
-        })
-    };
     json!({
         "pid": std::process::id(),
         "file": path,
         // One that could not begin, because somebody else has the algorithm, guards nothing whatever the file says.
         "guard": guard_thread.is_some_and(GuardThread::is_running),
-        "values": record.entries().iter().map(value).collect::<Vec<_>>(),
+        "values": record.entries().map(value_of).collect::<Vec<_>>(),
         "problems": problems,
         "warnings": warnings,
         "closed": closed,

@@ -196,11 +196,12 @@ impl Device {
 }
 
 impl Ids {
-    /// Gives each endpoint without a number the one that it has, or had, or else the lowest that is free; 0 if none is.
-    pub(crate) fn number(&mut self, desired: &mut [Endpoint], there: &[Endpoint]) {
+    /// Gives each endpoint without a number the one that it has, or had, or else the lowest that is free; 0 if none is. Numbers
+    /// that the file has (`reserved`) are never given.
+    pub(crate) fn number(&mut self, desired: &mut [Endpoint], there: &[Endpoint], reserved: &BTreeSet<u8>) {
         let has: BTreeMap<SocketAddr, u8> = there.iter().map(|one| (key(one), one.id)).collect();
         let mut taken: BTreeSet<u8> = there.iter().map(|one| one.id).collect();
-        taken.extend(desired.iter().map(|one| one.id).filter(|id| *id != 0));
+        taken.extend(reserved);
         let mut kept: BTreeSet<u8> = self.0.values().copied().collect();
         for one in desired.iter_mut() {
             if one.id == 0 {
@@ -208,7 +209,8 @@ impl Ids {
                 let free = || (1..=u8::MAX).find(|id| !taken.contains(id) && !kept.contains(id));
                 // When all are taken or kept for others, those kept are not for ever.
                 let any = || (1..=u8::MAX).find(|id| !taken.contains(id));
-                let id = has.get(&key(one)).copied().or(known).or_else(free).or_else(any);
+                let own = has.get(&key(one)).copied().filter(|id| !reserved.contains(id));
+                let id = own.or(known).or_else(free).or_else(any);
                 one.id = id.unwrap_or(0);
             }
             taken.insert(one.id);
@@ -286,7 +288,8 @@ mod tests {
 
     fn numbered(ids: &mut Ids, desired: &[Endpoint], there: &[Endpoint]) -> Vec<u8> {
         let mut desired = desired.to_vec();
-        ids.number(&mut desired, there);
+        let reserved = desired.iter().map(|one| one.id).filter(|id| *id != 0).collect();
+        ids.number(&mut desired, there, &reserved);
         desired.iter().map(|one| one.id).collect()
     }
 
@@ -303,6 +306,8 @@ mod tests {
         assert_eq!(numbered(&mut ids, &[a], &[moved]), [9], "it has one");
         assert_eq!(numbered(&mut ids, &[endpoint("10.0.1.1", 7), c], &[]), [7, 4], "the file says");
         assert_eq!(numbered(&mut ids, &[endpoint("10.0.3.1", 9), a], &[]), [9, 1], "its own is taken");
+        let there = [endpoint("10.0.0.1", 1)];
+        assert_eq!(numbered(&mut ids, &[endpoint("10.0.4.1", 1), a], &there), [1, 2], "the file reserves it");
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl<'a> Reconciler<'a> {
     }
 
     pub(crate) fn reconcile(&mut self, config: &Config) {
+        self.state.contention.guard_settles = config.guard.is_some_and(|policy| policy.retry.is_some());
         let mut kernel = desired::algorithms(config);
         kernel.extend(self.cgroups(config));
         self.warnings.extend(desired::cgroup_warnings(config));
@@ -122,7 +123,7 @@ impl<'a> Reconciler<'a> {
             self.problem("cgroups", &fault);
             let is_one =
                 |entry: &&record::Entry| matches!(entry.resource, Resource::Cgroup(_) | Resource::Upgrade(_));
-            let known = self.record.entries().iter().filter(is_one);
+            let known = self.record.entries().filter(is_one);
             known.filter_map(|entry| Some((entry.resource.clone(), entry.ours.last()?.clone()))).collect()
         })
     }
@@ -235,7 +236,9 @@ impl<'a> Reconciler<'a> {
         let ready = readiness.ready(place.cookie, &of_rules, &mut links).map_err(failed)?;
         let (_, there) = all_endpoints()?;
         let ids = self.state.readiness.ids(place.cookie);
-        desired.extend(desired::endpoints(&named, &ready, &addresses, &there, ids));
+        let (endpoints, warnings) = desired::endpoints(&named, &ready, &addresses, &there, ids);
+        desired.extend(endpoints);
+        self.warnings.extend(warnings.into_iter().map(|text| format!("{}: {text}", place.name)));
         Ok(there)
     }
 
@@ -274,9 +277,11 @@ impl<'a> Reconciler<'a> {
             // An attempt that is under way may still fail.
             let is_tried = here().next().is_some();
             let Some(value) = values.get(&resource).filter(|_| !is_tried) else { continue };
+            let begins = self.state.settling.begin(place, &resource, value).into_owned();
             match resource
                 .write(None)
-                .and_then(|()| resource.write(Some(&self.state.settling.begin(place, &resource, value))))
+                .and_then(|()| resource.write(Some(&begins)))
+                .and_then(|()| self.note(place, &resource, begins))
             {
                 Ok(()) => self
                     .events
@@ -287,6 +292,13 @@ impl<'a> Reconciler<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Notes the value that an endpoint of the record has now.
+    fn note(&mut self, place: &Place, resource: &Resource, value: String) -> Result<(), ResourceError> {
+        let Some(entry) = self.record.find(place, resource) else { return Ok(()) };
+        let noted = record::Entry { ours: vec![value], ..entry.clone() };
+        self.record.put(noted).map_err(ResourceError::Record)
     }
 
     /// Warns of what keeps connections of a namespace that asks for several paths with one.
@@ -349,9 +361,9 @@ impl<'a> Reconciler<'a> {
 
     fn roll_back_undesired(&mut self, place: &Place, desired: &Desired) {
         let desired: BTreeSet<&Resource> = desired.iter().map(|(resource, _)| resource).collect();
-        let here =
-            |entry: &&record::Entry| entry.place.cookie == place.cookie && !desired.contains(&entry.resource);
-        let unwanted: Vec<record::Entry> = self.record.entries().iter().filter(here).cloned().collect();
+        let undesired = |entry: &&record::Entry| !desired.contains(&entry.resource);
+        let unwanted: Vec<record::Entry> =
+            self.record.entries_of(place.cookie).filter(undesired).cloned().collect();
         self.roll_back_all(&unwanted);
     }
 
@@ -404,27 +416,26 @@ impl<'a> Reconciler<'a> {
                 || self.unsure.contains(&entry.place.name)
         };
         let left: Vec<record::Entry> =
-            self.record.entries().iter().filter(|entry| !covered(entry)).cloned().collect();
+            self.record.entries().filter(|entry| !covered(entry)).cloned().collect();
         self.roll_back_elsewhere(&left);
     }
 
     fn roll_back_elsewhere(&mut self, entries: &[record::Entry]) {
-        let cookies: BTreeSet<u64> = entries.iter().map(|entry| entry.place.cookie).collect();
+        let mut by_place: BTreeMap<u64, Vec<record::Entry>> = BTreeMap::new();
+        for entry in entries {
+            by_place.entry(entry.place.cookie).or_default().push(entry.clone());
+        }
+        let cookies: BTreeSet<u64> = by_place.keys().copied().collect();
         if cookies.is_empty() {
             return;
         }
-        let of = |known: &dyn Fn(u64) -> bool| -> Vec<record::Entry> {
-            entries.iter().filter(|entry| known(entry.place.cookie)).cloned().collect()
-        };
-        let mut found = BTreeSet::new();
         let looked = namespaces::find(&cookies, &mut |cookie, fd| {
-            found.insert(cookie);
-            let here = of(&|one| one == cookie);
+            let Some(here) = by_place.remove(&cookie) else { return };
             if let Err(error) = netns::within(fd, || self.roll_back_all(&here)) {
                 self.problem(&here[0].place.name, &error.into());
             }
         });
-        let rest = of(&|one| !found.contains(&one));
+        let rest: Vec<record::Entry> = by_place.into_values().flatten().collect();
         match looked {
             Ok(()) => self.forget(&rest),
             Err(source) => self.not_found(&rest, source),
@@ -456,9 +467,9 @@ impl<'a> Reconciler<'a> {
     pub(crate) fn restore(&mut self) {
         // Nothing is followed any more; what that held open is needed now.
         self.state.watches.clear();
-        let all = self.record.entries().to_vec();
+        let all = self.record.entries().cloned();
         let (kernel, elsewhere): (Vec<record::Entry>, Vec<record::Entry>) =
-            all.into_iter().partition(|e| e.place.cookie == 0);
+            all.partition(|e| e.place.cookie == 0);
         self.roll_back_elsewhere(&elsewhere);
         self.roll_back_all(&kernel);
         if kernel.is_empty() {

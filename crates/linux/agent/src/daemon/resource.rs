@@ -100,6 +100,12 @@ pub(crate) enum ResourceError {
         "{without} addresses have no MPTCP endpoint, for the kernel takes no more; name fewer interfaces, or one `family`"
     )]
     NoRoom { without: usize },
+    #[error(
+        "its id {id} is another endpoint's: give another `id`, or remove that one (`ip mptcp endpoint delete id {id}`)"
+    )]
+    IdTaken { id: u8 },
+    #[error("it is {now} now, and still served; rename it back, or name it so in the file")]
+    Renamed { now: String },
     #[error("somebody else has set it: {found}; it is left alone")]
     SomebodyElse { found: String },
     #[error("the kernel made `{found}` of `{desired}`; write that in the file")]
@@ -434,7 +440,10 @@ fn write_endpoint(address: IpAddr, port: Option<u16>, value: Option<&str>) -> Re
     if found.is_some_and(is_implicit) {
         desired.id = 0;
     }
-    manager.add(&desired).map_err(netlink("add an endpoint of MPTCP"))
+    manager.add(&desired).map_err(|source| match os_code(&source) {
+        Some(nix::libc::EBUSY) if desired.id != 0 => ResourceError::IdTaken { id: desired.id },
+        _ => netlink("add an endpoint of MPTCP")(source),
+    })
 }
 
 impl fmt::Display for Resource {
