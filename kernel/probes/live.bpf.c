@@ -2,6 +2,10 @@
 /*
  * Changes the congestion control of connections that run, in the network namespace of whoever
  * reads: of those that have the one that is to go.  A byte for each that has changed.
+ *
+ * A changed socket is marked.  The kernel notes for each socket whether it was given its congestion
+ * control (TCP_CONGESTION) or has that of its namespace.  One that was given it and has no mark was
+ * given it by its program: `spare_chosen` leaves it alone.
  */
 #include "kernel_types.h"
 #include "live_shared.h"
@@ -21,6 +25,14 @@ enum {
 
 const volatile struct live_settings settings = {};
 
+/* Pinned by the loader: the marks outlive a run. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u8);
+} live_marks SEC(".maps");
+
 SEC("iter/tcp")
 int live_change(struct bpf_iter__tcp *ctx)
 {
@@ -36,6 +48,12 @@ int live_change(struct bpf_iter__tcp *ctx)
 	for (i = 0; i < LIVE_NAME_LEN; i++)
 		if (name[i] != settings.from[i])
 			return 0;
+	if (settings.spare_chosen && BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_setsockopt) &&
+	    !bpf_sk_storage_get(&live_marks, common, NULL, 0))
+		return 0;
+	/* Marked first: an unmarked change would never be taken back. */
+	if (!bpf_sk_storage_get(&live_marks, common, NULL, BPF_SK_STORAGE_GET_F_CREATE))
+		return 0;
 	/* Read by the kernel alone, as in cgroup.bpf.c. */
 	if (!bpf_setsockopt(common, SOL_TCP, TCP_CONGESTION, (void *)settings.to, LIVE_NAME_LEN))
 		bpf_seq_write(ctx->meta->seq, &changed, sizeof(changed));

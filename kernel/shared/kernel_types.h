@@ -143,6 +143,7 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops___named *icsk_ca_ops;
 	void *icsk_ulp_data;
 	__u8 icsk_ca_state : 5;
+	__u8 icsk_ca_setsockopt : 1;
 	__u8 icsk_pending; /* what its timer will do */
 	struct {
 		__u8 pending;

@@ -11,6 +11,7 @@
 struct live_settings {
 	char from[LIVE_NAME_LEN];
 	char to[LIVE_NAME_LEN];
+	uint32_t spare_chosen;
 };
 
 #endif /* VMCC_LIVE_SHARED_H */

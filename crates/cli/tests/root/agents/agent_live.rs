@@ -136,3 +136,32 @@ fn root_connections_that_run_follow_the_default_and_go_back() {
         assert!(all("reno") && is_left("mp_reno"), "{}", available());
     });
 }
+
+#[test]
+fn root_connection_that_chose_the_algorithm_keeps_it_when_the_agent_ends() {
+    let net = Net::new(1, None);
+    let folder = crate::common::folder();
+    let file = folder.path().join("vmcc.toml");
+    fs::write(&file, "[host]\ncongestion_control = 'cubic'\nlive = true\n").unwrap();
+    let _listener = net.server.within(|| listen(Over::Tcp, PORT + 9));
+    net.select("reno");
+    let _default = net.client.within(|| connect(Over::Tcp, PORT + 9));
+    let chosen = net.client.within(|| connect(Over::Tcp, PORT + 9));
+    chosen.set_tcp_congestion(b"cubic").unwrap();
+    let is = |mut expected: [&str; 2]| {
+        let mut found = used(&net, PORT + 9);
+        found.sort();
+        expected.sort_unstable();
+        found == expected
+    };
+    until("both are connected", || is(["reno", "cubic"]));
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let mut agent = Agent::start(&net.client, &file);
+        assert!(is(["cubic", "cubic"]), "{:?}", used(&net, PORT + 9));
+        agent.signal(signal);
+        agent.ends();
+        assert!(within(&net.client, &["down"]).output().unwrap().status.success());
+        assert!(is(["reno", "cubic"]), "{signal}: {:?}", used(&net, PORT + 9));
+        assert!(!std::path::Path::new("/sys/fs/bpf/vmcc-live").exists(), "{signal}");
+    }
+}

@@ -318,7 +318,7 @@ impl<'a> Reconciler<'a> {
             .find(|(resource, _)| *resource == Resource::LiveDefault)
             .map(|(_, name)| name.as_str());
         let before = self.record.find(place, &Resource::LiveDefault).and_then(|entry| entry.before.clone());
-        to.map_or(Ok(()), |to| follow(before.as_deref(), to))
+        to.map_or(Ok(()), |to| follow(before.as_deref(), to, reassign::Scope::All))
     }
 
     /// `there`: the endpoints of the namespace before this round.
@@ -472,6 +472,13 @@ impl<'a> Reconciler<'a> {
             all.partition(|e| e.place.cookie == 0);
         self.roll_back_elsewhere(&elsewhere);
         self.roll_back_all(&kernel);
+        let is_live = |entry: &record::Entry| entry.resource == Resource::LiveDefault;
+        if elsewhere.iter().any(is_live)
+            && !self.record.entries().any(is_live)
+            && let Err(error) = reassign::forget()
+        {
+            self.problem("kernel", &error.into());
+        }
         if kernel.is_empty() {
             return;
         }

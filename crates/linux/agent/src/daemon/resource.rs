@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use vmcc_bpf::reassign::Scope;
 use vmcc_bpf::{cgroup, probe, reassign, upgrade};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_netlink::{Endpoint, PathManager, kernel_limit, os_code};
@@ -243,9 +244,10 @@ impl Resource {
             (Self::LiveDefault, Some(name)) => {
                 let before = self.read()?;
                 // First, so that whoever comes after us when we are killed does it again.
-                let changed = follow(before.as_deref(), name);
+                // Programs that chose the value that goes keep it; the reconciler covers those that chose the one before.
+                let changed = follow(before.as_deref(), name, Scope::SpareChosen);
                 default().write(value)?;
-                changed.and_then(|()| follow(before.as_deref(), name))
+                changed.and_then(|()| follow(before.as_deref(), name, Scope::SpareChosen))
             }
             (Self::LiveDefault, None) => Err(unreadable(None)),
             (Self::Sysctl(name), value) => {
@@ -293,9 +295,9 @@ fn default() -> Resource {
 }
 
 /// Has the connections of the calling thread's namespace that have one congestion control have another one.
-pub(crate) fn follow(from: Option<&str>, to: &str) -> Result<(), ResourceError> {
+pub(crate) fn follow(from: Option<&str>, to: &str, scope: Scope) -> Result<(), ResourceError> {
     match from {
-        Some(from) if from != to => Ok(reassign::change(from, to).map(drop)?),
+        Some(from) if from != to => Ok(reassign::change(from, to, scope).map(drop)?),
         _ => Ok(()),
     }
 }

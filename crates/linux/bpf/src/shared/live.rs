@@ -9,5 +9,6 @@ shared_structs! {
     struct Settings as "live_settings" {
         from: [u8; 16],
         to: [u8; 16],
+        spare_chosen: u32,
     }
 }
