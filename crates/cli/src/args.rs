@@ -53,13 +53,13 @@ impl Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// What this host can do, and for each thing it cannot: why, and the command that mends it
+    /// Check the capabilities of this host; for each missing one: cause and remedy
     Doctor,
-    /// The congestion-control algorithms with their sources and parameters
+    /// List the congestion-control algorithms with sources and parameters
     Algorithms,
-    /// The metrics of results: unit, meaning and which engines measure them
+    /// List the metrics of results: unit, meaning and the engines that measure them
     Metrics,
-    /// The built-in scenarios
+    /// List the built-in scenarios
     Scenarios,
     /// Check a scenario file, or print the language's JSON schema
     Scenario {
@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Run the built-in scenario `demo`
     Demo(DemoOptions),
-    /// The papers' figures as claims: list them, or run them and check each against the paper's number
+    /// List the papers' figures as claims, or run them and check each against the paper's number
     Reproduce(ReproduceOptions),
     /// Rebuild the HTML report of a result folder
     Report {
@@ -79,43 +79,43 @@ pub(crate) enum Command {
     },
     /// Measure the speed of an engine: work done, CPU seconds, work per CPU second, peak memory
     Bench(BenchOptions),
-    /// Make the algorithms congestion controls of this host, until `vmcc down` or a restart (root)
+    /// Load the algorithms as congestion controls of this host, until `vmcc down` or a restart (root)
     Up(UpOptions),
-    /// Put back what the agent (`vmcc up --config`) changed; without one, remove the congestion controls that `vmcc up` made
-    /// (root)
+    /// Restore what the agent (`vmcc up --config`) changed; without an agent, remove the congestion controls that `vmcc up`
+    /// loaded (root)
     Down,
-    /// The algorithms that are loaded, by whom, their connections, and the ports that are served (root)
+    /// Show loaded algorithms and who loaded them, their connections, and the served ports (root)
     Status,
-    /// Connections here and each of their paths, live: window, RTT, marks, goodput, what was found and closed (root)
+    /// Show connections and each of their paths, live: window, RTT, marks, goodput, shared bottlenecks, closed paths (root)
     ///
     /// Keys sort, filter and pause; `q` ends it (exit code 0), and so does Ctrl-C (exit code 130).
     Top(TopOptions),
-    /// What happens, as it happens: subflows that join and end here, and what the agent does (root)
+    /// Follow events: subflows that join and end, and actions of the agent (root)
     ///
-    /// A line each, with --json a line of JSON each, until Ctrl-C (exit code 130).
+    /// One line per event, with --json one line of JSON, until Ctrl-C (exit code 130).
     Events,
     /// Serve a virtual switch's port: cap its rate, share it between classes, mark packets with ECN
     Mark(Box<MarkOptions>),
-    /// Stop serving a port; what was there before comes back
+    /// Stop serving a port and restore its previous queueing discipline
     Unmark(UnmarkOptions),
-    /// Remove what crashed runs left behind
+    /// Remove namespaces, processes and folders that crashed runs left behind
     Clean,
     /// Copy files from or to another host over every path between both, as scp does over one
     ///
     /// One of SOURCE and TARGET is HOST:PATH or USER@HOST:PATH. ssh starts `vmcc serve --once` there; the bytes travel over QUIC with one
-    /// path for each pair of addresses. What was interrupted goes on where it stopped.
+    /// path for each pair of addresses. An interrupted copy continues where it stopped.
     Cp(CpOptions),
     /// Carry other programs' connections over every path to another host: SOCKS5 and forwards here, `--listen` there
     ///
-    /// Both sides know each other by the fingerprints that `vmcc keys` prints. Ctrl-C ends it (exit code 130).
+    /// Both sides authenticate by the fingerprints that `vmcc keys` prints. Ctrl-C ends it (exit code 130).
     Proxy(ProxyOptions),
-    /// This user's certificate, made if there is none, and the peers that `vmcc proxy` trusts
+    /// Show this user's certificate (created on first use) and the peers that `vmcc proxy` trusts
     Keys(KeysOptions),
-    /// Which pairs of addresses carry packets to a QUIC server: round trip, loss, and why not
+    /// Probe every pair of addresses to a QUIC server: RTT, loss, or the cause of failure
     Paths(PathsOptions),
-    /// The far end of `vmcc cp`, which starts it through ssh
+    /// Serve the far end of `vmcc cp`, which starts it through ssh
     Serve(ServeOptions),
-    /// For scripts of this repository
+    /// Commands for the scripts of this repository
     #[command(hide = true)]
     Internal {
         #[command(subcommand)]
@@ -130,7 +130,7 @@ pub(crate) enum ScenarioAction {
         /// A TOML file, or a built-in name
         scenario: String,
     },
-    /// Print a built-in scenario, to start your own from
+    /// Print a built-in scenario, as a template for your own
     Show {
         /// A built-in name
         scenario: String,
@@ -151,7 +151,7 @@ pub(crate) struct RunOptions {
 /// The options of `vmcc run` without the scenario.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DemoOptions {
-    /// What carries the traffic
+    /// Engine that carries the traffic
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub(crate) engine: EngineChoice,
 
@@ -159,7 +159,7 @@ pub(crate) struct DemoOptions {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// The first seed; run r of each case has seed N + r
+    /// First seed; run r of each case has seed N + r
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
@@ -171,7 +171,7 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) threads: Option<u32>,
 
-    /// Runs at the same time (simulator only) [default: one per processor and thread of a run]
+    /// Concurrent runs (simulator only) [default: one per processor and thread of a run]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) jobs: Option<u32>,
 
@@ -179,7 +179,7 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_enum, default_value_t = ScaleChoice::Full)]
     pub(crate) scale: ScaleChoice,
 
-    /// The result folder, which must not exist or be empty
+    /// Result folder, absent or empty
     /// [default: vmcc-results/<scenario>-<time>]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -188,7 +188,7 @@ pub(crate) struct DemoOptions {
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
 
-    /// No progress, no notes: only the result, warnings and errors
+    /// Print only the result, warnings and errors: no progress, no notes
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -202,7 +202,7 @@ impl DemoOptions {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineChoice {
-    /// Kernel if this host can, else guest, else sim; says which and why
+    /// Kernel if this host can, else guest, else sim; prints the choice and its reason
     Auto,
     /// The packet-level simulator
     Sim,
@@ -224,11 +224,11 @@ pub(crate) enum ScaleChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
-    /// What to measure
+    /// Subject of the measurement
     #[arg(value_enum)]
     pub(crate) target: BenchTarget,
 
-    /// Only this case (may be given several times); of `port`: cap, share, cost, uncapped, many
+    /// Only this case (repeatable); of `port`: cap, share, cost, uncapped, many
     #[arg(long = "case", value_name = "NAME")]
     pub(crate) cases: Vec<String>,
 
@@ -236,7 +236,7 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub(crate) threads: u32,
 
-    /// Of `kernel`: instead, what an agent costs while this many MPTCP connections are open
+    /// Of `kernel`: measure instead the cost of an agent with this many open MPTCP connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) connections: Option<u32>,
 }
@@ -247,30 +247,29 @@ pub(crate) enum BenchTarget {
     Sim,
     /// The kernel programs: nanoseconds per hook, goodput beside the kernel's own Reno (root)
     Kernel,
-    /// Ports of a virtual switch: how exact rates and shares are, nanoseconds per packet, throughput (root)
+    /// Ports of a virtual switch: accuracy of rates and shares, nanoseconds per packet, throughput (root)
     Port,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UpOptions {
-    /// Which algorithms [default: all]
+    /// Algorithms to load [default: all]
     #[arg(value_name = "ALGORITHM")]
     pub(crate) algorithms: Vec<String>,
 
-    /// Set a parameter (`vmcc algorithms` lists them); again on what is up: changes it at once
+    /// Set a parameter (`vmcc algorithms` lists them), also of algorithms that are loaded
     #[arg(long = "set", value_name = "ALGORITHM.PARAMETER=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Let only who has CAP_NET_ADMIN choose them, as Linux does with its DCTCP, and no network namespace but this one
-    /// have them as its default
+    /// Restrict their selection to CAP_NET_ADMIN, as Linux does with DCTCP, and to this network namespace as its default
     #[arg(long)]
     pub(crate) restricted: bool,
 
-    /// Be the agent: keep this host as a TOML file says (docs/how-to/agent.md) until SIGTERM, then put back what was there
+    /// Run the agent: keep this host in the state of a TOML file (docs/how-to/agent.md) until SIGTERM, then restore it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["algorithms", "set", "restricted", "guard"])]
     pub(crate) config: Option<PathBuf>,
 
-    /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C (exit code 130)
+    /// Run the guard until Ctrl-C (exit code 130): close paths that share a bottleneck according to an algorithm
     #[arg(long)]
     pub(crate) guard: bool,
 
@@ -278,31 +277,31 @@ pub(crate) struct UpOptions {
     pub(crate) policy: PolicyOptions,
 }
 
-/// What the guard does.
+/// Policies of the guard.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PolicyOptions {
-    /// Only say what the guard would do
+    /// Report the guard's decisions without acting on them
     #[arg(long, requires = "guard")]
     pub(crate) dry_run: bool,
 
-    /// How long a path that is to be closed may be a backup before, to deliver what it has sent, where user space manages
-    /// paths; 0s: not at all [default: 1s]
+    /// Time as a backup before a path is closed, to deliver data in flight, where user space manages paths; 0s: none
+    /// [default: 1s]
     #[arg(long, value_name = "TIME", requires = "guard")]
     pub(crate) drain: Option<Nanos>,
 
-    /// Spare so many paths of a connection: close one that shares a bottleneck only if so many others are in use [default: 1]
+    /// Keep at least this many other paths in use when a path is closed for a shared bottleneck [default: 1]
     #[arg(long, value_name = "PATHS", requires = "guard")]
     pub(crate) min_paths: Option<u32>,
 
-    /// Close paths, too, that are silent for CHI timeouts while others deliver [default of CHI: 2]
+    /// Also close paths that are silent for CHI timeouts while others deliver [default of CHI: 2]
     #[arg(long, value_name = "CHI", num_args = 0..=1, require_equals = true, requires = "guard")]
     pub(crate) close_failed: Option<Option<f64>>,
 
-    /// Make paths backups, or close them, that carry less than the best divided by OMEGA [default of OMEGA: 10]
+    /// Demote to backup, or close, paths that carry less than the best path divided by OMEGA [default of OMEGA: 10]
     #[arg(long, value_name = "OMEGA", num_args = 0..=1, require_equals = true, requires = "guard")]
     pub(crate) suppress_useless: Option<Option<f64>>,
 
-    /// Try closed paths again after this time, then after twice that, and so on
+    /// Retry closed paths after this time, doubled with each retry
     #[arg(long, value_name = "TIME", requires = "guard")]
     pub(crate) retry: Option<Nanos>,
 }
@@ -330,19 +329,19 @@ pub(crate) enum InternalAction {
     /// Run a program in a guest kernel
     #[cfg(feature = "kernel")]
     Guest(GuestProgram),
-    /// Runs cases that the host puts into a folder; inside a guest
+    /// Run cases that the host puts into a folder; inside a guest
     #[cfg(feature = "kernel")]
     GuestWorker {
         /// The folder
         folder: PathBuf,
     },
-    /// One end of QUIC that the kernel engine measures
+    /// Run one end of a QUIC connection that the kernel engine measures
     #[cfg(feature = "kernel")]
     QuicEnd {
-        /// What it is to do, as JSON
+        /// Order as JSON
         order: String,
     },
-    /// Sends what a host of a run sends, as a folder says; inside the guest that is that host
+    /// Send the traffic of one host of a run, described by a folder; inside the guest that is that host
     #[cfg(feature = "kernel")]
     GuestSender {
         /// The folder
@@ -372,7 +371,7 @@ pub(crate) struct GuestProgram {
     /// Virtual processors [default: as many as the host has, up to 4]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) cpus: Option<u32>,
-    /// A tap of this network namespace that becomes a network card of the guest; may be given several times
+    /// A tap of this network namespace that becomes a network card of the guest; repeatable
     #[arg(long = "tap", value_name = "TAP")]
     pub(crate) taps: Vec<String>,
     /// The program and its arguments

@@ -21,8 +21,7 @@ pub(crate) struct MarkOptions {
     #[arg(long, requires = "question", conflicts_with = "json")]
     pub(crate) prometheus: bool,
 
-    /// Serve the port again as it was set, after somebody else changed or removed its queues or programs; its counters
-    /// start anew
+    /// Reapply the port's settings after another program changed or removed its queues or programs; resets its counters
     #[arg(long, requires = "port", conflicts_with_all = ["question", "settings", "schema", "foreground"])]
     pub(crate) repair: bool,
 
@@ -30,8 +29,8 @@ pub(crate) struct MarkOptions {
     #[arg(long, conflicts_with_all = ["port", "question", "settings"])]
     pub(crate) schema: bool,
 
-    /// Serve the port only while this process lives, and show its counters; Ctrl-C or SIGTERM ends it [default: until
-    /// `vmcc unmark`, or a restart of the host]
+    /// Serve the port while this process runs, and show its counters, until Ctrl-C or SIGTERM [default: until `vmcc unmark`
+    /// or a restart of the host]
     #[arg(long, conflicts_with_all = ["question", "schema"])]
     pub(crate) foreground: bool,
 
@@ -39,7 +38,7 @@ pub(crate) struct MarkOptions {
     pub(crate) settings: MarkSettings,
 }
 
-/// How a port is to be served.
+/// Settings of a port.
 #[derive(Debug, Args)]
 #[group(id = "settings", multiple = true)]
 pub(crate) struct MarkSettings {
@@ -48,22 +47,22 @@ pub(crate) struct MarkSettings {
         "lambda", "buffer", "backend", "phantom", "trust", "vm", "rtt_min", "rtt_max", "not_ect", "overload"])]
     pub(crate) config: Option<PathBuf>,
 
-    /// What the port may send: a hard cap (600mbit)
+    /// Rate of the port, a hard cap (600mbit)
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Option<String>,
 
     /// The service queues, the last for everything else: gold:4:dscp=46,silver:2,rest:1
     ///
-    /// Each is NAME:WEIGHT, then what belongs to it (dscp=46+10, priority=7, cgroup=PATH, ecn=ect) and its limits
+    /// Each is NAME:WEIGHT, then its selectors (dscp=46+10, priority=7, cgroup=PATH, ecn=ect) and its limits
     /// (guarantee=200mbit, ceiling=400mbit, buffer=200pkt), all after colons.
     #[arg(long, value_name = "CLASSES", allow_hyphen_values = true)]
     pub(crate) classes: Option<String>,
 
-    /// In which order the queues are served [default: drr with several classes, else fifo]
+    /// Scheduler of the queues [default: drr with several classes, else fifo]
     #[arg(long, value_enum)]
     pub(crate) queue: Option<QueueChoice>,
 
-    /// When to mark: mq-ecn, tcn, threshold=30kB or none [default: mq-ecn; tcn with --queue priority]
+    /// Marking rule: mq-ecn, tcn, threshold=30kB or none [default: mq-ecn; tcn with --queue priority]
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub(crate) marking: Option<String>,
 
@@ -71,35 +70,35 @@ pub(crate) struct MarkSettings {
     #[arg(long, value_name = "THRESHOLD", allow_hyphen_values = true, conflicts_with = "marking")]
     pub(crate) threshold: Option<String>,
 
-    /// The RTT that thresholds are computed from (250us) [default: measured from passing traffic]
+    /// RTT for the computation of thresholds (250us) [default: measured from passing traffic]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) rtt: Option<String>,
 
-    /// A measured RTT counts as no less than this (100us)
+    /// Lower bound of a measured RTT (100us)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "rtt")]
     pub(crate) rtt_min: Option<String>,
 
-    /// A measured RTT counts as no more than this (50ms)
+    /// Upper bound of a measured RTT (50ms)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "rtt")]
     pub(crate) rtt_max: Option<String>,
 
-    /// What becomes of packets without ECN where others are marked
+    /// Treatment of non-ECT packets above the marking threshold
     #[arg(long, value_enum, default_value_t = NotEctChoice::Drop)]
     pub(crate) not_ect: NotEctChoice,
 
-    /// Above this share of its buffer a queue drops packets with ECN, too (0.5 to 1; 1: never) [default: 0.75]
+    /// Share of its buffer above which a queue drops ECT packets, too (0.5 to 1; 1: never) [default: 0.75]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) overload: Option<f64>,
 
-    /// The threshold is rate x RTT x lambda [default: 1]
+    /// Factor of the marking threshold: rate x RTT x lambda [default: 1]
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
     pub(crate) lambda: Option<f64>,
 
-    /// What each queue holds before it drops (150kB, 1000pkt) [default: 1000pkt]
+    /// Buffer of each queue (150kB, 1000pkt) [default: 1000pkt]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) buffer: Option<String>,
 
-    /// What schedules the queues
+    /// Implementation of the queues
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto)]
     pub(crate) backend: BackendChoice,
 
@@ -107,11 +106,11 @@ pub(crate) struct MarkSettings {
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) phantom: Option<f64>,
 
-    /// What senders write that may choose a class: dscp, priority, tunnel (dscp,priority), or none [default: dscp,tunnel]
+    /// Header fields of senders that may select a class: dscp, priority, tunnel (dscp,priority), or none [default: dscp,tunnel]
     #[arg(long, value_name = "WHAT", allow_hyphen_values = true)]
     pub(crate) trust: Option<String>,
 
-    /// The VM's budget over all its ports, from one bucket (db1=1gbit:shared) or this port's part (db1=1gbit:1/2)
+    /// Rate of the VM over all its ports: one shared bucket (db1=1gbit:shared) or this port's part (db1=1gbit:1/2)
     #[arg(long, value_name = "NAME=RATE:HOW", allow_hyphen_values = true)]
     pub(crate) vm: Option<String>,
 }
@@ -129,9 +128,9 @@ pub(crate) struct UnmarkOptions {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NotEctChoice {
-    /// Dropped too, in queues longer than 5 ms at the rate
+    /// Drop them as often as a mark would count
     Drop,
-    /// They wait until the queue is full
+    /// Queue them until the buffer is full
     Queue,
 }
 
@@ -147,7 +146,7 @@ pub(crate) enum QueueChoice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendChoice {
-    /// The best that loads: bpf, else htb
+    /// bpf if it loads, else htb
     Auto,
     /// A queueing discipline in BPF (Linux 6.16 with NET_SCH_BPF)
     Bpf,

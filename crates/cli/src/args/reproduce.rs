@@ -10,7 +10,7 @@ pub(crate) struct ReproduceOptions {
     #[arg(value_name = "PAPER[/FIGURE]")]
     pub(crate) what: Option<String>,
 
-    /// What carries the traffic; `kernel` and `guest` run each figure with its [scale.small]
+    /// Engine that carries the traffic; `kernel` and `guest` run each figure with its [scale.small]
     #[arg(long, value_enum, default_value_t = ReproduceEngine::Sim)]
     pub(crate) engine: ReproduceEngine,
 
@@ -18,24 +18,23 @@ pub(crate) struct ReproduceOptions {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// The folder for the results of all figures, one below it each, with one for each engine; what is there already
-    /// is refused [default: vmcc-results/reproduce-<what>-<time>; of the list: none]
+    /// Result folder, with one folder per figure and engine; existing results are refused [default: vmcc-results/reproduce-<what>-<time>; of the list: none]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Print what --out has of the claims as a table of Markdown: figure, claim, paper, simulator, kernel
+    /// Print the claims in --out as a Markdown table: figure, claim, paper, simulator, kernel
     #[arg(long, requires = "out", conflicts_with_all = ["resume", "quick", "jobs"])]
     pub(crate) table: bool,
 
-    /// Continue in the same --out: what the same command finished there before is taken as it is
+    /// Continue an interrupted run in the same --out; finished figures are kept
     #[arg(long, requires_all = ["out", "what"])]
     pub(crate) resume: bool,
 
-    /// Runs at the same time (simulator only) [default: one per processor]
+    /// Concurrent runs (simulator only) [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) jobs: Option<u32>,
 
-    /// No progress, no notes: only the result, warnings and errors
+    /// Print only the result, warnings and errors: no progress, no notes
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }

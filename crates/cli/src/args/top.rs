@@ -5,11 +5,11 @@ use vmcc_units::Nanos;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopOptions {
-    /// How often to look, 100ms to 60min
+    /// Sampling interval, 100ms to 60min
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
 
-    /// What the connections are sorted by
+    /// Sort key of the connections
     #[arg(long, value_enum, default_value_t = SortKey::Goodput)]
     pub(crate) sort: SortKey,
 
@@ -17,7 +17,7 @@ pub(crate) struct TopOptions {
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) filter: String,
 
-    /// Look twice, an interval apart, print all connections and end
+    /// Sample twice, one interval apart, print all connections and exit
     #[arg(long)]
     pub(crate) once: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) enum SortKey {
     Algorithm,
 }
 
-/// Neither so often that looking is all that is done, nor so seldom that it seems to hang.
+/// Bounds of the sampling interval: processor time at one end, a responsive screen at the other.
 fn interval(text: &str) -> Result<Nanos, String> {
     const MIN: f64 = 0.1;
     const MAX: f64 = 3600.0;

@@ -31,7 +31,7 @@ fn root_the_package_is_installed_upgraded_removed_and_purged() {
     assert_eq!(seen(&pair.here), before);
     for line in [
         "vmcc --version | grep -qx 'vmcc [0-9.]*'",
-        "MANWIDTH=200 man vmcc-up | tr -s ' ' | grep -q 'Be the agent'",
+        "MANWIDTH=200 man vmcc-up | tr -s ' ' | grep -q 'Run the agent'",
         "bash -c '. /usr/share/bash-completion/completions/vmcc && complete -p vmcc'",
         "grep -q '^#compdef vmcc' /usr/share/zsh/vendor-completions/_vmcc",
         "test -s /usr/share/vmcc/vmcc-alerts.yml -a -s /usr/share/vmcc/grafana-vmcc.json",

@@ -125,10 +125,10 @@ fn is_zero(time: &Nanos) -> bool {
 pub struct DescheduleEvent {
     /// The host, such as `vm0`.
     pub host: String,
-    /// How long it runs each time.
+    /// Duration of each period on.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub on: Nanos,
-    /// How long it is off each time.
+    /// Duration of each period off.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub off: Nanos,
     /// Instead of `on` and `off`: pairs of them that were recorded, `[on, off]`, which repeat; or the name of a CSV file in the
@@ -136,16 +136,16 @@ pub struct DescheduleEvent {
     #[schemars(with = "Recorded")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded: Vec<(Nanos, Nanos)>,
-    /// When the pattern ends, since the start of the run. Absent: never.
+    /// End of the pattern, since the start of the run. Absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Nanos>,
-    /// Whether `on` and `off` are means of exponential times rather than fixed.
+    /// Draw `on` and `off` from exponential distributions with these means, instead of fixed times.
     #[serde(default)]
     pub random: bool,
-    /// What the host handles first when it runs again: what had waited of its timers, or of the packets that it received.
+    /// First work of the host when it runs again: expired timers, or received packets.
     #[serde(default, skip_serializing_if = "First::is_timers")]
     pub first: First,
-    /// How many packets wait for the host while it is off, in its receive ring and what is before that; more are lost (simulator
+    /// Packets that wait for the host while it is off, in its receive ring and before it; more are lost (simulator
     /// only). Absent: all wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<Packets>,
@@ -160,7 +160,7 @@ enum Recorded {
     File(String),
 }
 
-/// What a host handles first when it runs again.
+/// First work of a host when it runs again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum First {
@@ -185,12 +185,12 @@ impl First {
 pub struct ThrottleEvent {
     /// The host.
     pub host: String,
-    /// How long its programs may run in each period, all processors together; at least 1 ms.
+    /// Processor time of its programs in each period, all processors together; at least 1 ms.
     pub quota: Nanos,
     /// The period, 1 ms to 1 s.
     #[serde(default = "usual_period")]
     pub period: Nanos,
-    /// When the quota ends, since the start of the run. Absent: never.
+    /// End of the quota, since the start of the run. Absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Nanos>,
 }
@@ -226,7 +226,7 @@ impl SubflowEvent {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct When {
-    /// When, since the start of the run.
+    /// Time since the start of the run.
     at: Nanos,
 }
 

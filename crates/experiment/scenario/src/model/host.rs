@@ -21,7 +21,7 @@ pub enum Protocol {
     Quic,
 }
 
-/// How a multipath sender chooses the subflow of the next segment.
+/// Scheduler of a multipath sender: the subflow of the next segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
@@ -51,7 +51,7 @@ pub enum AckPath {
     Fixed,
 }
 
-/// Whether the paths of a QUIC connection have congestion windows of their own.
+/// Congestion windows of a QUIC connection: one per path, or one for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coupling {
@@ -87,11 +87,11 @@ pub struct Host {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = vmcc_cc::MAX_PATHS))]
     pub subflows: Option<u32>,
-    /// How a multipath sender chooses the subflow of the next segment.
+    /// Scheduler of a multipath sender: the subflow of the next segment.
     pub scheduler: Scheduler,
     /// By which way the acknowledgments of a multipath connection go back.
     pub ack_path: AckPath,
-    /// Whether the paths of a QUIC connection have congestion windows of their own. Absent: `separate`.
+    /// Congestion windows of a QUIC connection: one per path, or one for all. Absent: `separate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coupling: Option<Coupling>,
     /// Subflows that are spared when an algorithm finds that they share a bottleneck: one is closed only if so many others are in use
@@ -109,7 +109,7 @@ pub struct Host {
     /// The largest send buffer of a connection (`tcp_wmem[2]`), of a multipath connection for each subflow: what is written
     /// and not acknowledged.
     pub send_buffer: Bytes,
-    /// What a connection or subflow may hold that it has not sent yet (`tcp_notsent_lowat`, `TCP_NOTSENT_LOWAT`). Linux's
+    /// Limit of unsent data of a connection or subflow (`tcp_notsent_lowat`, `TCP_NOTSENT_LOWAT`). Linux's
     /// own default is no limit; its MPTCP scheduler then gives a subflow up to 64 kB at a time, and one with a small window
     /// holds that back for so long that the others run dry (docs/how-to/hosts.md).
     pub notsent_lowat: Bytes,
@@ -126,9 +126,9 @@ pub struct Host {
     pub mtu: Bytes,
     /// The time from the first acknowledgment after a connection's handshake to its host asking for more subflows.
     pub join_delay: Nanos,
-    /// Whether slow start leaves on rising delay (HyStart).
+    /// Leave slow start on rising delay (HyStart).
     pub hystart: bool,
-    /// Whether connections negotiate ECN. Absent: if the algorithm needs it.
+    /// Negotiate ECN. Absent: if the algorithm needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
     /// Hosts that are virtual machines, with a kernel of their own, where hosts are real: the kernel engine makes one of QEMU for such a

@@ -32,7 +32,7 @@ use vmcc_units::Nanos;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What this shows, in one line.
+    /// Subject of the scenario, in one line.
     pub title: String,
     /// The published figure or table it reproduces, such as `vmcc-fig9`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct Scenario {
     /// More about it, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How long a run lasts.
+    /// Duration of a run.
     pub duration: Nanos,
     /// The first part of a run, left out of rates, RTTs and fairness.
     #[serde(default)]
@@ -60,9 +60,9 @@ pub struct Scenario {
     pub host: Host,
     /// The network.
     pub topology: Topology,
-    /// What is sent.
+    /// Entries of traffic.
     pub traffic: Vec<Traffic>,
-    /// What changes while it runs.
+    /// Events during the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub event: Vec<Event>,
 }
@@ -100,10 +100,10 @@ pub struct ClaimSpec {
     /// The expression that must hold, such as
     /// `mean(goodput_bps, cc='vmcc') >= 1.03 * mean(goodput_bps, cc='lia')`.
     pub check: String,
-    /// Why the tolerance is what it is, or another remark.
+    /// Reason for the tolerance, or another remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Why it does not hold here, as far as known: what reports say beside it when it fails.
+    /// Known cause of failure here; reports print it beside a failed claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analysis: Option<String>,
     /// The same of real kernels, where the reason is another.

@@ -24,7 +24,7 @@ pub struct Traffic {
     pub kind: TrafficKind,
 }
 
-/// What every kind of traffic has.
+/// Keys common to all kinds of traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Common {
@@ -42,15 +42,15 @@ pub struct Common {
     /// Which sender sends to which receiver.
     #[serde(default)]
     pub pairing: Pairing,
-    /// Whether it competes with what is measured, and so is left out of the scenario's own metrics.
+    /// Competing traffic: excluded from the scenario's own metrics.
     /// Absent: datagrams compete, connections and probes are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub competing: Option<bool>,
-    /// When it starts. Connections that are not timed otherwise (`bulk`, `sized`, `request-response`, `kept_connections`) begin at random within a
+    /// Start time. Connections that are not timed otherwise (`bulk`, `sized`, `request-response`, `kept_connections`) begin at random within a
     /// round trip from then, but within a hundredth of the time until they stop: no two programs start at once.
     #[serde(default)]
     pub start: Nanos,
-    /// When it stops. Absent: at the end of the run.
+    /// Stop time. Absent: at the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Nanos>,
     /// The paths it may use. Absent: all; a connection with fewer subflows than paths, and datagrams, use the first, probes each.
@@ -65,10 +65,10 @@ pub struct Common {
     /// Its congestion control, instead of the hosts'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<String>,
-    /// Whether its connections negotiate ECN, instead of the hosts' `ecn`.
+    /// Negotiate ECN, instead of the hosts' `ecn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
-    /// How fast each receiving program reads, in payload; what it has not read fills `host.receive_buffer`, and then the
+    /// Rate at which each receiving program reads, in payload; unread data fill `host.receive_buffer`, and then the
     /// window closes. Absent: it reads at once (simulator only; not for `request-response`, `kept_connections` and datagrams).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<BitsPerSec>,
@@ -76,13 +76,13 @@ pub struct Common {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = vmcc_cc::MAX_PATHS))]
     pub subflows: Option<u32>,
-    /// How its senders choose the subflow of the next segment, instead of the hosts' `scheduler`.
+    /// Scheduler of its senders, instead of the hosts' `scheduler`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
     /// By which way its acknowledgments go back, instead of the hosts' `ack_path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack_path: Option<AckPath>,
-    /// Whether the paths of each of its QUIC connections have windows of their own, instead of the hosts' `coupling`.
+    /// Congestion windows of its QUIC connections, instead of the hosts' `coupling`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coupling: Option<Coupling>,
 }
@@ -156,7 +156,7 @@ pub enum TrafficKind {
     OnOffUdp(OnOffUdp),
     /// Datagrams at random rates for random times, independently on each interface.
     CongestionGenerator(CongestionGenerator),
-    /// Small requests at a steady pace that are answered at once: RTT, loss and marks of every path (simulator only).
+    /// Small requests at a steady pace that are answered at once: RTT, loss and marks of every path.
     Probe(Probe),
     /// A real program (kernel engines only).
     App(App),
@@ -189,7 +189,7 @@ const WRITE_CHUNK: Bytes = Bytes::new(16 << 10);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
-    /// How fast each program writes, in payload; what could not be written in time is made up for, as iperf3's `--bitrate`
+    /// Rate at which each program writes, in payload; data that could not be written in time are sent later, as iperf3's `--bitrate`
     /// does. Absent: it always has something to send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_rate: Option<BitsPerSec>,
@@ -208,7 +208,7 @@ pub struct Bulk {
 pub struct Sized {
     /// The bytes of each transfer.
     pub size: Bytes,
-    /// How fast each program writes, in payload. Absent: all at once.
+    /// Rate at which each program writes, in payload. Absent: all at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_rate: Option<BitsPerSec>,
     /// The bytes of each write at `write_rate`. Absent: 16 KiB.
@@ -218,17 +218,17 @@ pub struct Sized {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub connections: u32,
-    /// What sends it on a kernel. Absent: `nginx`. The simulator sends the same whatever it is.
+    /// Sending program on a kernel. Absent: `nginx`. The simulator ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<FileProgram>,
-    /// How often all of it is sent, as in the rounds of a shuffle: the next round begins when every transfer of the entry, between whichever hosts,
+    /// Rounds, as of a shuffle: the next round begins when every transfer of the entry, between whichever hosts,
     /// has arrived whole (kernel engines only, if more than one). Absent: once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub rounds: Option<u32>,
 }
 
-/// What sends files on a kernel.
+/// Programs that send files on a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileProgram {
@@ -238,7 +238,7 @@ pub enum FileProgram {
     Nfs,
 }
 
-/// What holds the objects that are fetched on a kernel.
+/// Programs that serve objects on a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectProgram {
@@ -270,7 +270,7 @@ pub struct Poisson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub kept_connections: Option<u32>,
-    /// What holds the objects on a kernel. Absent: `memcached`. The simulator sends the same whatever it is.
+    /// Program that serves the objects on a kernel. Absent: `memcached`. The simulator ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ObjectProgram>,
 }
@@ -338,7 +338,7 @@ impl JsonSchema for SizeDist {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Incast {
-    /// What each connection sends per round.
+    /// Payload of each connection per round.
     pub size: Bytes,
     /// Connections of each sender.
     #[serde(default = "one")]
@@ -372,13 +372,13 @@ pub struct RequestResponse {
 pub struct OnOffUdp {
     /// The rate while on, counting IP packets.
     pub rate: BitsPerSec,
-    /// How long it is on. Absent: always.
+    /// Duration of a period on. Absent: always on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<Nanos>,
-    /// How long it is off.
+    /// Duration of a period off.
     #[serde(default)]
     pub off: Nanos,
-    /// Whether `on` and `off` are means of exponential times rather than fixed.
+    /// Draw `on` and `off` from exponential distributions with these means, instead of fixed times.
     #[serde(default)]
     pub random: bool,
     /// The size of an IP packet.
@@ -410,7 +410,7 @@ pub struct CongestionGenerator {
     /// The size of an IP packet.
     #[serde(default = "default_packet")]
     pub packet: Bytes,
-    /// Whether each interface draws on its own, rather than all alike.
+    /// Draw independently for each interface, instead of once for all.
     #[serde(default = "yes")]
     pub independent: bool,
 }
@@ -419,14 +419,14 @@ fn half() -> f64 {
     0.5
 }
 
-/// Small requests at a steady pace, each answered at once: what packets meet on each of the paths (simulator only). Results are
+/// Small requests at a steady pace, each answered at once: what packets meet on each of the paths. Results are
 /// `probe_rtt_us`, `probe_loss` and `probe_marked`; probes have no goodput. With `ecn` they are ECN-capable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// The time between two requests on a path.
     pub interval: Nanos,
-    /// Whether `interval` is the mean of exponential times rather than fixed, so that probes cannot fall into step with what they
+    /// Draw `interval` from an exponential distribution with this mean, so that probes cannot fall into step with what they
     /// measure.
     #[serde(default)]
     pub random: bool,
@@ -436,7 +436,7 @@ pub struct Probe {
     /// The size of an answer's. Absent: as the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Bytes>,
-    /// How long an answer may take; later ones count as lost.
+    /// Timeout of an answer; later ones count as lost.
     #[serde(default = "one_second")]
     pub timeout: Nanos,
 }
