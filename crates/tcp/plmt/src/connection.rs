@@ -1,30 +1,18 @@
 //! A session as its application sees it.
 
 use crate::driver::Driver;
-use crate::shared::{Inner, Shared};
+use crate::handle::Handle;
+use crate::shared::Shared;
 use crate::stream::Stream;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use vmcc_tcp::{CarrierStats, Dir, Stats};
 
 /// A session; its copies are the same one. It is closed when the last of them and of its streams is dropped.
 #[derive(Clone, Debug)]
-pub struct Connection(Arc<Handle>);
-
-#[derive(Debug)]
-struct Handle(Arc<Shared>);
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let mut inner = self.0.lock();
-        inner.session.close(0, "");
-        inner.dispatch();
-        inner.wake_driver();
-    }
-}
+pub struct Connection(Handle);
 
 impl Connection {
     /// A connection whose driver runs as a task of this runtime; `at_end` runs when that is over.
@@ -39,20 +27,11 @@ impl Connection {
             drop(inner);
             at_end();
         });
-        Connection(Arc::new(Handle(shared.clone())))
+        Connection(Handle::new(shared.clone()))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0.0
-    }
-
-    /// Polls the state; none of it yet has this task woken when it changes.
-    pub(crate) fn poll_state<T>(
-        &self,
-        cx: &mut Context<'_>,
-        get: impl FnOnce(&mut Inner) -> Option<T>,
-    ) -> Poll<T> {
-        poll_state(self.shared(), cx, get)
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0
     }
 
     /// Opens a stream of both directions, once the peer allows one more.
@@ -61,12 +40,12 @@ impl Connection {
     /// The session has ended.
     pub async fn open(&self) -> io::Result<Stream> {
         let id = poll_fn(|cx| {
-            self.poll_state(cx, |inner| match inner.session.open_stream(Dir::Bi) {
+            self.0.poll_state(cx, |inner| match inner.session.open_stream(Dir::Bi) {
                 None if inner.error.is_none() => None,
                 id => Some(id.ok_or_else(|| inner.broken())),
             })
         });
-        Ok(Stream::new(self.clone(), id.await?))
+        Ok(Stream::new(self.0.clone(), id.await?))
     }
 
     /// The next stream that the peer has opened.
@@ -75,27 +54,27 @@ impl Connection {
     /// The session has ended.
     pub async fn accept(&self) -> io::Result<Stream> {
         let id = poll_fn(|cx| {
-            self.poll_state(cx, |inner| match inner.opened.pop_front() {
+            self.0.poll_state(cx, |inner| match inner.opened.pop_front() {
                 None if inner.error.is_none() => None,
                 id => Some(id.ok_or_else(|| inner.broken())),
             })
         });
-        Ok(Stream::new(self.clone(), id.await?))
+        Ok(Stream::new(self.0.clone(), id.await?))
     }
 
     /// Returns once the session has ended, with the reason.
     pub async fn closed(&self) -> io::Error {
-        poll_fn(|cx| self.poll_state(cx, |inner| inner.error.is_some().then(|| inner.broken()))).await
+        poll_fn(|cx| self.0.poll_state(cx, |inner| inner.error.is_some().then(|| inner.broken()))).await
     }
 
     /// Returns once the session has ended and its last bytes have left, or could not within a second: before that a runtime must not end.
     pub async fn drained(&self) {
-        poll_fn(|cx| self.poll_state(cx, |inner| inner.drained.then_some(()))).await;
+        poll_fn(|cx| self.0.poll_state(cx, |inner| inner.drained.then_some(()))).await;
     }
 
     /// Ends the session. Data that have not arrived are lost: see [`Stream::wait_acked`].
     pub fn close(&self, code: u64, reason: &str) {
-        let mut inner = self.shared().lock();
+        let mut inner = self.0.shared().lock();
         inner.session.close(code, reason);
         inner.dispatch();
         inner.wake_driver();
@@ -103,35 +82,18 @@ impl Connection {
 
     /// State of its carriers.
     pub fn carriers(&self) -> Vec<CarrierStats> {
-        self.shared().lock().session.carriers().collect()
+        self.0.shared().lock().session.carriers().collect()
     }
 
     /// Its counters.
     pub fn stats(&self) -> Stats {
-        self.shared().lock().session.stats()
+        self.0.shared().lock().session.stats()
     }
 
     /// Tells the peer of an address at which this end can be reached, or cannot any more.
     pub fn announce(&self, address: SocketAddr, reachable: bool) {
-        let mut inner = self.shared().lock();
+        let mut inner = self.0.shared().lock();
         inner.session.announce(address, reachable);
         inner.wake_driver();
-    }
-}
-
-pub(crate) fn poll_state<T>(
-    shared: &Shared,
-    cx: &mut Context<'_>,
-    get: impl FnOnce(&mut Inner) -> Option<T>,
-) -> Poll<T> {
-    let mut inner = shared.lock();
-    match get(&mut inner) {
-        Some(value) => Poll::Ready(value),
-        None => {
-            if !inner.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                inner.waiting.push(cx.waker().clone());
-            }
-            Poll::Pending
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The client: routes are dialled side by side, and again after they end.
 
-use crate::connection::{Connection, poll_state};
+use crate::connection::Connection;
+use crate::handle::poll_state;
 use crate::security::ClientSecurity;
 use crate::shared::{Shared, time_since};
 use crate::socket::NewSocket;
@@ -78,7 +79,7 @@ pub async fn connect(
         tokio::spawn(keep(weak, route, security.clone(), failures.clone()));
     }
     let outcome = poll_fn(|cx| {
-        connection.poll_state(cx, |inner| match &inner.error {
+        connection.handle().poll_state(cx, |inner| match &inner.error {
             Some(error) => Some(Err(error.clone())),
             None => inner.connected.then_some(Ok(())),
         })

@@ -9,6 +9,7 @@
 mod connection;
 mod dial;
 mod driver;
+mod handle;
 mod info;
 mod listen;
 mod security;

@@ -1,6 +1,6 @@
 //! Streams as `AsyncRead` and `AsyncWrite`.
 
-use crate::connection::Connection;
+use crate::handle::Handle;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -10,16 +10,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// A stream of both directions. Dropped before `shutdown`, its sending half is reset: a part never looks like the whole.
 #[derive(Debug)]
 pub struct Stream {
-    connection: Connection,
+    handle: Handle,
     id: u64,
     finished: bool,
     ended: bool,
 }
 
 impl Stream {
-    pub(crate) fn new(connection: Connection, id: u64) -> Stream {
-        connection.shared().lock().unacked.insert(id);
-        Stream { connection, id, finished: false, ended: false }
+    pub(crate) fn new(handle: Handle, id: u64) -> Stream {
+        handle.shared().lock().unacked.insert(id);
+        Stream { handle, id, finished: false, ended: false }
     }
 
     /// Returns once the peer has everything, or wants no more; to be called after `shutdown`.
@@ -28,7 +28,7 @@ impl Stream {
     /// The session has ended before.
     pub async fn wait_acked(&self) -> io::Result<()> {
         let arrived = poll_fn(|cx| {
-            self.connection.poll_state(cx, |inner| match inner.unacked.contains(&self.id) {
+            self.handle.poll_state(cx, |inner| match inner.unacked.contains(&self.id) {
                 false => Some(Ok(())),
                 true => inner.error.is_some().then(|| Err(inner.broken())),
             })
@@ -39,7 +39,7 @@ impl Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let mut inner = self.connection.shared().lock();
+        let mut inner = self.handle.shared().lock();
         if inner.error.is_some() {
             return Poll::Ready(Err(inner.broken()));
         }
@@ -65,7 +65,7 @@ impl AsyncWrite for Stream {
         if std::mem::replace(&mut self.finished, true) {
             return Poll::Ready(Ok(()));
         }
-        let mut inner = self.connection.shared().lock();
+        let mut inner = self.handle.shared().lock();
         if inner.error.is_some() {
             return Poll::Ready(Err(inner.broken()));
         }
@@ -84,8 +84,8 @@ impl AsyncRead for Stream {
         if self.ended || out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let connection = self.connection.clone();
-        let mut inner = connection.shared().lock();
+        let handle = self.handle.clone();
+        let mut inner = handle.shared().lock();
         match inner.session.read(self.id, out.initialize_unfilled()) {
             Ok(Some(0)) if inner.error.is_some() => Poll::Ready(Err(inner.broken())),
             Ok(Some(0)) => {
@@ -112,7 +112,7 @@ impl AsyncRead for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut inner = self.connection.shared().lock();
+        let mut inner = self.handle.shared().lock();
         // Nothing is left to give up where the session is gone.
         if !self.finished {
             let _ = inner.session.reset(self.id, 0);
