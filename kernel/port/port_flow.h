@@ -19,7 +19,8 @@
  * seconds, do not respond.  Each of them is a flood while it sends more than a fair share, with ECN
  * or without: above half of the threshold it loses the excess, so that others keep their share.  A
  * fair share is halved, again and again, while they still have more than half of what the class
- * sends, so a flood of many flows takes no more than one of a few.
+ * sends, so a flood of many flows takes no more than one of a few.  Frames that are not IP lose
+ * packets by that rule only: neighbour discovery and spanning trees do without ECN.
  *
  * Every packet counts for the rate of its flow, also those that meet a short queue: a flow whose
  * packets come one by one meets its own queue less often than one that sends them in bursts.
@@ -416,7 +417,7 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 		spare_less(second, a.blocks);
 		return DROP_NOTHING;
 	}
-	if (kind_of(p) == PORT_ECT || control)
+	if (kind_of(p) == PORT_ECT || control || !p->version)
 		return DROP_NOTHING;
 	mean = mean_of(c, frame_blocks);
 	/* Who sends more than the mean loses packets as the others get marks, in overload too. */
