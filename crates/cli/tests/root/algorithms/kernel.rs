@@ -1,6 +1,7 @@
 //! The kernel engine and the host commands as root uses them.
 
 use crate::common::{folder, json, names, output, refused, vmcc};
+use crate::kept::until;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -153,7 +154,7 @@ fn root_ctrl_c_removes_everything_and_is_exit_130() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(6));
+    until("a namespace of the run", || !namespaces_of(child.id()).is_empty());
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let (pid, asked) = (child.id(), Instant::now());
     let ended = child.wait_with_output().unwrap();
