@@ -176,8 +176,12 @@ fn file_name(run_id: &str) -> String {
     format!("{run_id}{EXTENSION}")
 }
 
-fn unusable((path, error): (PathBuf, io::Error)) -> Error {
-    Error::file(path, error)
+fn unusable((path, source): (PathBuf, io::Error)) -> Error {
+    match source.raw_os_error() {
+        Some(_) => Error::file(path, source),
+        // Not the system's: the folder's own text, which has the remedy.
+        None => Error::Kernel { action: "records in", object: path.display().to_string(), source },
+    }
 }
 
 /// Objects that [`clean`] removed.

@@ -13,6 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const OTHERS_MAY_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: Mode = Mode::from_bits_truncate(0o600);
 
@@ -42,10 +43,10 @@ impl Folder {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let path = Path::new(parent).join(name);
         let mut fd = None;
-        for folder in [Path::new(parent), &path] {
+        for (folder, may_be_sticky) in [(Path::new(parent), true), (path.as_path(), false)] {
             let opened = match nix::fcntl::open(folder, flags, Mode::empty()) {
                 Err(nix::Error::ENOENT) => return Ok(None),
-                opened => opened.map_err(io::Error::from).and_then(of_root_alone),
+                opened => opened.map_err(io::Error::from).and_then(|fd| of_root_alone(fd, may_be_sticky)),
             };
             fd = Some(opened.map_err(|e| (folder.to_owned(), e))?);
         }
@@ -122,10 +123,12 @@ impl Folder {
     }
 }
 
-fn of_root_alone(fd: OwnedFd) -> io::Result<OwnedFd> {
+/// In a sticky folder, as a tmpfs is by default, nobody else can rename or remove what is root's.
+fn of_root_alone(fd: OwnedFd, may_be_sticky: bool) -> io::Result<OwnedFd> {
     let found = fstat(fd.as_fd())?;
     let ours = found.st_uid == nix::unistd::geteuid().as_raw();
-    if ours && found.st_mode & OTHERS_MAY_WRITE == 0 {
+    let sticky = may_be_sticky && found.st_mode & STICKY != 0;
+    if ours && (sticky || found.st_mode & OTHERS_MAY_WRITE == 0) {
         return Ok(fd);
     }
     let why = format!(
