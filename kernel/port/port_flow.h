@@ -206,9 +206,12 @@ static __always_inline int is_flooded(const struct class_flows *c)
 	return c->excess_windows >= FLOOD_WINDOWS;
 }
 
-/* At the end of a window in which `sent` bytes left. */
+/* At the end of a window in which `sent` bytes left.  A queue that does not move, as without a
+ * carrier, tells nothing of its senders. */
 static __always_inline u32 excess_windows(const struct class_flows *c, u64 sent)
 {
+	if (!sent)
+		return 0;
 	if (is_flooded(c))
 		return c->refused > sent / FLOOD_MIN_DROPS ? FLOOD_WINDOWS : 0;
 	return c->offered > sent + sent / FLOOD_MIN_EXCESS ? c->excess_windows + 1 : 0;
