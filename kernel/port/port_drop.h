@@ -41,11 +41,14 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 		       : DROP_NOTHING;
 }
 
-/* Counts a packet that is not dropped here. */
+/* Counts a packet that is not dropped here, where no queue's owner may count what leaves it. */
 static __always_inline void passed(const struct port_config *cfg, u32 class, u32 bytes)
 {
-	struct class_flows *c = flows_of(class);
+	struct class_flows *c;
 
+	if (port_set.source != PORT_SOURCE_ROOT)
+		return;
+	c = flows_of(class);
 	if (c && cfg->drop_not_ect && class_of(cfg, class)->rule != PORT_RULE_NONE)
 		c->queued += bytes;
 }
