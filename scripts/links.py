@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Checks that every path that documents link to, and every document that code names, is in the repository.
+"""Checks that every path that documents name or link to, and every document that code names, is in the repository.
 
     scripts/links.py
 
-Links within the repository, with their anchors, in tracked Markdown files; paths below `docs/`, with or without an anchor,
-in all other text. Links to other hosts are not followed. Exit codes: 0 all resolve, 1 one does not.
+In tracked Markdown files: links within the repository, with their anchors, and paths from the root of the repository in code and
+code blocks. In all other text: paths below `docs/`, with or without an anchor. A path with a part `foo` is an example. Links to
+other hosts are not followed. Exit codes: 0 all resolve, 1 one does not.
 """
 
 import os
@@ -15,9 +16,13 @@ import sys
 from pathlib import Path
 
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+PATH = re.compile(r"(?<![\w./~-])(?:algorithms|crates|dist|docs|fuzz|kernel|scenarios|scripts)/[\w./-]*[\w/](?![\w<*{$]|-)")
 MENTION = re.compile(r"\bdocs/[\w/.-]+?\.(?:md|txt|svg|dot)\b(?:#[\w-]+)?")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# An earlier name of a heading, to which released documents link.
+ALIAS = re.compile(r'^<a id="([\w-]+)"></a>$', re.MULTILINE)
 
 
 def tracked():
@@ -34,7 +39,7 @@ def tracked():
 
 def anchors(markdown):
     """Anchors of its headings, as GitHub and MkDocs make them."""
-    found = set()
+    found = set(ALIAS.findall(markdown))
     for heading in HEADING.findall(FENCE.sub("", markdown)):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
@@ -52,6 +57,10 @@ def references(name, text):
             if not re.match(r"[a-z]+:", url):
                 path, _, anchor = url.partition("#")
                 yield os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name, anchor
+        for code in CODE.findall(text):
+            for path in PATH.findall(code):
+                if not re.search(r"(?:^|/)foo(?:[./]|$)", path):
+                    yield path.rstrip("/"), ""
     else:
         for mention in MENTION.findall(text):
             path, _, anchor = mention.partition("#")
