@@ -296,6 +296,13 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	void *map;
+	void *key;
+	void *value;
+};
+
 #pragma clang attribute pop
 
 /* Members of the kernel's structure that the wrapper fills in; libbpf matches them by name. */

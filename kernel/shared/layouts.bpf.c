@@ -4,6 +4,7 @@
  * that compares them with those in Rust (crates/linux/bpf/src/shared).  BTF keeps what a variable
  * has.
  */
+#include "activity_shared.h"
 #include "bucket.h"
 #include "cgroup_shared.h"
 #include "hold_shared.h"
@@ -83,6 +84,7 @@ SHARED_ENUM(sharing_macros);
 SHARED_ENUM(state_refused);
 SHARED_ENUM(marking_function);
 
+SHARED_STRUCT(activity_record);
 SHARED_STRUCT(mp_config);
 SHARED_STRUCT(mp_account);
 SHARED_STRUCT(mp_counters);

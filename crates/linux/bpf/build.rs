@@ -48,6 +48,7 @@ fn main() {
     let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
 
     tools.compile("port/port.bpf.c", "port.o", &[]);
+    tools.compile("probes/activity.bpf.c", "activity.o", &[]);
     tools.compile("probes/cgroup.bpf.c", "cgroup.o", &[]);
     tools.compile("port/hold.bpf.c", "hold.o", &[]);
     tools.compile("probes/live.bpf.c", "live.o", &[]);
@@ -78,6 +79,7 @@ fn main() {
     table.push_str("];\n\n");
     for (name, object) in [
         ("PORT", "port.o"),
+        ("ACTIVITY", "activity.o"),
         ("CGROUP", "cgroup.o"),
         ("HOLD", "hold.o"),
         ("LIVE", "live.o"),

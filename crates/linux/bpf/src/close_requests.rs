@@ -7,8 +7,8 @@ mod event;
 
 pub use event::CloseRequest;
 
+use crate::activity::Activity;
 use crate::error::ControlError;
-use crate::group_table;
 use crate::load::Loaded;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ pub struct CloseRequests {
     ring: RingBuffer<'static>,
     found: Rc<RefCell<Vec<CloseRequest>>>,
     kernel_name: &'static str,
-    groups: Option<MapHandle>,
+    activity: Option<Activity>,
     ignored: usize,
     /// The ring buffer reads through it.
     _map: MapHandle,
@@ -55,7 +55,8 @@ impl CloseRequests {
         ring.consume().map_err(failed)?;
         let ignored = found.take().len();
         let groups = loaded.groups_map().map(MapHandle::try_from).transpose().map_err(failed)?;
-        Ok(Some(Self { ring, found, kernel_name: loaded.kernel_name(), groups, ignored, _map: map }))
+        let activity = groups.as_ref().map(Activity::open).transpose()?;
+        Ok(Some(Self { ring, found, kernel_name: loaded.kernel_name(), activity, ignored, _map: map }))
     }
 
     /// The algorithm whose requests these are, by its name in the kernel.
@@ -65,8 +66,11 @@ impl CloseRequests {
 
     /// Network namespaces that have MPTCP connections under this algorithm, by inode number, each with a number that changes with
     /// any activity of these.
-    pub fn activity(&self) -> BTreeMap<u32, u64> {
-        self.groups.as_ref().map(group_table::activity).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn activity(&self) -> Result<BTreeMap<u32, u64>, ControlError> {
+        self.activity.as_ref().map_or_else(|| Ok(BTreeMap::new()), Activity::read)
     }
 
     /// Number of requests that were dropped by [`Self::open`].

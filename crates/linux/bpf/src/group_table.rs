@@ -4,12 +4,8 @@ use crate::error::ControlError;
 use crate::shared::algorithm::{GroupEntry, MP_GROUP_DEAD};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use vmcc_cc::{Slot, SlotFlags};
-use zerocopy::{FromBytes, IntoBytes};
-
-/// Entries read per call.
-const BATCH: u32 = 1024;
+use zerocopy::FromBytes;
 
 /// One MPTCP connection of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -49,30 +45,6 @@ pub(crate) fn read(map: &MapHandle) -> Result<Vec<Connection>, ControlError> {
     Ok(all)
 }
 
-/// The network namespaces of the connections, by inode number, each with a number that is another one when any of their
-/// paths published something: an ACK, a timeout.
-pub(crate) fn activity(map: &MapHandle) -> BTreeMap<u32, u64> {
-    let mut found = BTreeMap::new();
-    // In few calls: there may be thousands.
-    let all = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).into_iter().flatten();
-    let lives = |entry: &GroupEntry| entry.members != MP_GROUP_DEAD;
-    for entry in all.filter_map(|(_, value)| entry(&value)).filter(lives) {
-        let sum: &mut u64 = found.entry(entry.netns).or_default();
-        *sum = sum.wrapping_add(fingerprint(&entry));
-    }
-    found
-}
-
-fn fingerprint(entry: &GroupEntry) -> u64 {
-    // Odd, so that no bit is lost: the fractional part of the golden ratio.
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Slots that were never taken are zeros: most of the entry.
-    let taken = entry.group.path.iter().take(entry.group.end as usize);
-    let words = taken.flat_map(|slot| slot.as_bytes().chunks_exact(8)).filter_map(|word| word.first_chunk());
-    let begun = entry.members ^ u64::from(entry.token);
-    words.fold(begun, |sum, word| (sum.rotate_left(5) ^ u64::from_ne_bytes(*word)).wrapping_mul(FACTOR))
-}
-
 /// `None` if it is no entry of this build, or nobody's yet: what is in it comes before whose it is.
 pub(crate) fn entry(bytes: &[u8]) -> Option<GroupEntry> {
     let (entry, _) = GroupEntry::read_from_prefix(bytes).ok()?;
@@ -100,7 +72,7 @@ fn connection(entry: &GroupEntry) -> Option<Connection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zerocopy::FromZeros;
+    use zerocopy::{FromZeros, IntoBytes};
 
     #[test]
     fn members_are_shown_and_only_they() {
@@ -111,26 +83,6 @@ mod tests {
         let path =
             PathView { slot: 1, counts: true, recovering: true, cwnd_pkt: 10, ssthresh_pkt: 0, srtt_us: 100 };
         assert_eq!(connection(&entry), Some(Connection { token: 9, paths: vec![path] }));
-    }
-
-    #[test]
-    fn fingerprint_changes_with_whatever_a_path_publishes() {
-        let mut idle = GroupEntry { members: 3, token: 9, ..GroupEntry::new_zeroed() };
-        idle.group.end = 8;
-        let publish = |change: &dyn Fn(&mut Slot)| {
-            let mut entry = idle;
-            change(&mut entry.group.path[7]);
-            fingerprint(&entry)
-        };
-        let changed = [
-            publish(&|slot| slot.srtt_8us = 1),
-            publish(&|slot| slot.cwnd_pkt = 1),
-            publish(&|slot| slot.flags = SlotFlags::LOSS),
-            fingerprint(&GroupEntry { members: 7, ..idle }),
-        ];
-        assert!(!changed.contains(&fingerprint(&idle)) && publish(&|_| {}) == fingerprint(&idle));
-        let different: std::collections::BTreeSet<u64> = changed.into();
-        assert_eq!(different.len(), changed.len());
     }
 
     #[test]

@@ -22,6 +22,7 @@
 
 mod accounts;
 mod acl;
+mod activity;
 pub mod bench;
 mod bpffs;
 pub mod cgroup;

@@ -33,11 +33,16 @@ impl RequestReaders {
         opened.collect::<Result<_, _>>().map(Self)
     }
 
-    fn activity(&self) -> Activity {
+    fn activity(&self, say: ReportFn<'_>) -> Activity {
         let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
-        for (netns, number) in self.0.iter().flat_map(CloseRequests::activity) {
-            let sum = namespaces.entry(netns).or_default();
-            *sum = sum.wrapping_add(number);
+        for requests in &self.0 {
+            match requests.activity() {
+                Ok(read) => read.into_iter().for_each(|(netns, number)| {
+                    let sum = namespaces.entry(netns).or_default();
+                    *sum = sum.wrapping_add(number);
+                }),
+                Err(error) => say(Err(error)),
+            }
         }
         Activity { own: netns::own(), namespaces }
     }
@@ -108,7 +113,7 @@ impl Guard {
             rollback::undo(&mut self.journal, rollback::is_endpoint, say);
         }
         let requests = &self.requests;
-        for netns in self.machine.begin(now, || requests.activity()) {
+        for netns in self.machine.begin(now, || requests.activity(&mut *say)) {
             match self.visit(netns, now) {
                 Ok(done) => done.into_iter().for_each(&mut *say),
                 Err(error) => self.drop_namespace(netns, error, say),

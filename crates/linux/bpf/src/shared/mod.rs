@@ -7,6 +7,7 @@
 
 #![allow(missing_docs)]
 
+pub mod activity;
 pub mod algorithm;
 pub mod cgroup;
 pub mod hold;

@@ -1,7 +1,9 @@
 //! C and Rust agree on all that they share: what the compiler of the programs made of the headers (BTF) against the
 //! types here.
 
-use super::{Constants, Layout, algorithm, cgroup, hold, live, marking, observe, port, qdisc, states};
+use super::{
+    Constants, Layout, activity, algorithm, cgroup, hold, live, marking, observe, port, qdisc, states,
+};
 use crate::objects;
 use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
@@ -149,6 +151,7 @@ const INTERFACE_CONSTANTS: &[Constants] = &[
 fn layouts() -> Vec<Layout> {
     [
         INTERFACE,
+        activity::LAYOUTS,
         algorithm::LAYOUTS,
         cgroup::LAYOUTS,
         hold::LAYOUTS,
