@@ -2,6 +2,7 @@
 //! with tail drop on one port.
 #![allow(dead_code, unreachable_pub, reason = "each program uses its part")]
 
+pub mod accecn;
 pub mod compare;
 pub mod conformance;
 pub mod mixed;

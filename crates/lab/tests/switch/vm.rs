@@ -37,7 +37,7 @@ done
 const MULTIPATH_PROGRAM: &str = "guest::taps::vm_with_two_interfaces";
 const PEER: &str = "VMCC_TEST_PEER";
 /// Prefix of a measurement in the VM's output.
-const MEASURED: &str = "measured: ";
+pub const MEASURED: &str = "measured: ";
 
 /// A running VM; ends with this.
 pub struct Vm {
@@ -54,17 +54,22 @@ impl Vm {
             .replace("PEER", peer)
             .replace("TO_VM", &TO_VM.to_string())
             .replace("FROM_VM", &FROM_VM.to_string());
-        Self::boot(&[tap], peer, "sh".into(), vec!["-c".to_owned(), program])
+        Self::boot("6.18", &[tap], peer, "sh".into(), vec!["-c".to_owned(), program])
     }
 
     /// Boots one with two interfaces, which speaks MPTCP under vMCC.
     pub fn start_multipath(taps: [&str; 2], peer: &str) -> Self {
-        let program = std::env::current_exe().expect("this binary");
-        let arguments = [MULTIPATH_PROGRAM, "--ignored", "--nocapture"].map(str::to_owned);
-        Self::boot(&taps, peer, program.into_os_string(), arguments.to_vec())
+        Self::start_test("6.18", MULTIPATH_PROGRAM, taps, peer)
     }
 
-    fn boot(taps: &[&str], peer: &str, program: OsString, arguments: Vec<String>) -> Self {
+    /// Boots one with two interfaces, whose program is a test of this binary.
+    pub fn start_test(series: &str, test: &str, taps: [&str; 2], peer: &str) -> Self {
+        let program = std::env::current_exe().expect("this binary");
+        let arguments = [test, "--ignored", "--nocapture"].map(str::to_owned);
+        Self::boot(series, &taps, peer, program.into_os_string(), arguments.to_vec())
+    }
+
+    fn boot(series: &str, taps: &[&str], peer: &str, program: OsString, arguments: Vec<String>) -> Self {
         let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let said = Arc::new(Mutex::new(String::new()));
         let options = GuestOptions {
@@ -74,7 +79,7 @@ impl Vm {
             env: vec![(PEER.into(), peer.into())],
             ..GuestOptions::default()
         };
-        let (image, heard) = (kernel("6.18").unwrap_or_else(|e| panic!("{e}")), said.clone());
+        let (image, heard) = (kernel(series).unwrap_or_else(|e| panic!("{e}")), said.clone());
         let thread = thread::spawn(move || {
             let mut listen = |stream, text: &[u8]| {
                 let text = String::from_utf8_lossy(text);
@@ -106,7 +111,12 @@ impl Vm {
     pub fn send_multipath(&self, to: &Host) -> Measured {
         self.said.lock().unwrap().clear();
         let _server = Server::start_multipath(&to.namespace, FROM_VM);
-        for _ in 0..TRIES {
+        self.measured()
+    }
+
+    /// Waits for a measurement of the VM's program, as long as that runs.
+    pub fn measured<T: serde::de::DeserializeOwned>(&self) -> T {
+        loop {
             let said = self.said.lock().unwrap().clone();
             let lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
             if let Some(line) = lines.filter_map(|line| line.strip_prefix(MEASURED)).next() {
@@ -114,7 +124,6 @@ impl Vm {
             }
             self.wait();
         }
-        panic!("the VM sent nothing");
     }
 
     /// iperf3 from a host to the VM, once it is up.
