@@ -65,6 +65,12 @@ CC_INLINE uint32_t cc_reach(uint32_t end)
 }
 #endif
 
+/* Slots from here on are empty; another CPU may write it meanwhile. */
+CC_INLINE uint32_t cc_group_end(const struct cc_group *group)
+{
+	return *(volatile const uint32_t *)&group->end;
+}
+
 /* The own path as it enters the sums. */
 struct cc_own {
 	uint32_t index;

@@ -133,6 +133,29 @@ CC_INLINE uint32_t cc_sharing_pair(uint32_t a, uint32_t b)
 	return pair < CC_SHARING_PAIRS ? pair : 0;
 }
 
+/*
+ * The compared paths below `last`, in whole strides: slots from the group's `end` on are empty, so
+ * that two paths cost no look at eight.  The compiler must not make one bound of both: the verifier
+ * needs the constant one.
+ */
+#ifdef __bpf__
+#define CC_FOR_COMPARED(i, last)                                                                   \
+	for (uint32_t cc_base = 0, cc_last = (last); cc_base < cc_last && cc_is_below(cc_base);    \
+	     cc_base = cc_stride(cc_base))                                                         \
+		for ((i) = cc_base; (i) < cc_base + CC_STRIDE; (i)++)
+
+CC_INLINE int cc_is_below(uint32_t base)
+{
+	CC_OPAQUE(base);
+	return base < CC_SHARING_PATHS;
+}
+#else
+#define CC_FOR_COMPARED(i, last)                                                                   \
+	for (uint32_t cc_last = ((i) = 0, cc_reach(cc_min(last, CC_SHARING_PATHS)));               \
+	     (i) < cc_last; (i)++)
+#endif
+_Static_assert(CC_SHARING_PATHS % CC_STRIDE == 0, "a stride must not pass the compared paths");
+
 /* Has the path a history, and evidence with others? */
 CC_INLINE int cc_is_compared(const struct cc_event *ev)
 {
@@ -386,7 +409,8 @@ CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing 
 {
 	uint32_t longest_us = 0, i, shift = sharing->shift;
 
-	for (i = 0; i < CC_SHARING_PATHS; i++) {
+	CC_FOR_COMPARED(i, cc_group_end(group))
+	{
 		uint32_t srtt = cc_slot_srtt(&group->path[i]);
 
 		srtt = (uint32_t)cc_select(cc_slot_counts(&group->path[i]), srtt, 0);
@@ -447,20 +471,21 @@ CC_SEPARATE int cc_history_turn(struct cc_history *h, uint32_t bin)
 	return 0;
 }
 
-/* What is known of a path and those before it. */
+/* Known of a path and those before it. */
 struct cc_verdict {
 	uint32_t kept; /* the lowest that shares with it and may be kept; CC_SHARING_PATHS: none */
 	uint32_t others;   /* is there any? */
 	int32_t suspicion; /* the strongest evidence */
 };
 
-CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_sharing *sharing,
-				  uint32_t me, struct cc_verdict *v)
+CC_NOINLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_sharing *sharing,
+				    uint32_t me, struct cc_verdict *v)
 {
 	uint64_t strongest = 0, shared = 0, others = 0;
 	uint32_t i;
 
-	for (i = 0; i < CC_SHARING_PATHS; i++) {
+	CC_FOR_COMPARED(i, me)
+	{
 		uint64_t lives = cc_sharing_lives(&group->path[i]) & cc_less(i, me);
 		uint32_t pair = cc_sharing_pair(me, i);
 		uint64_t above = (uint64_t)(sharing->evidence[pair] - INT8_MIN) & (0 - lives);
@@ -475,6 +500,7 @@ CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_
 	v->kept = shared ? cc_bitlen(shared & (0 - shared)) - 1 : CC_SHARING_PATHS;
 	v->others = (uint32_t)others;
 	v->suspicion = (int32_t)strongest + INT8_MIN;
+	CC_LEAVE();
 }
 
 /* What another detector has concluded of two paths, where the verdict is read. */
@@ -565,7 +591,8 @@ CC_SEPARATE int cc_sharing_hear(struct cc_sharing *sharing, uint32_t me, uint32_
 		return 0;
 	me &= CC_SHARING_PATHS - 1;
 	h = &sharing->path[me];
-	for (i = 0; i < CC_SHARING_PATHS; i++) {
+	CC_FOR_COMPARED(i, me)
+	{
 		uint64_t known = 1;
 		int32_t more;
 

@@ -44,7 +44,7 @@ static __noinline int detect(struct sock *sk)
 	 * Where the host's own queue is the bottleneck, Linux holds a socket back before its window
 	 * is full (TCP small queues).  What matters here is that the application is not the limit.
 	 */
-	if (more_to_send(tp))
+	if (!(ev.flags & CC_EV_CWND_LIMITED) && more_to_send(tp))
 		ev.flags |= CC_EV_CWND_LIMITED;
 	MP_HOOK(detect)(&ev, &entry->group.group, &entry->sharing, &mp_config.params, &out);
 	if (out.set & CC_SET_SSTHRESH)
