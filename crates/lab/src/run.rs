@@ -308,16 +308,14 @@ fn transfer(
             flow.settle(spec, &control.programs, elapsed)?;
         }
         if elapsed > deadline {
-            let late = running.iter().find(|flow| flow.report.is_none());
-            let cause = format!("it has not ended {} s after its time", grace.as_secs());
-            return Err(match late {
-                Some(flow) => flow.failed(cause),
-                None => Error::Measurement {
-                    what: "the virtual machine".to_owned(),
-                    cause,
-                    remedy: LOOK_AT.to_owned(),
-                },
-            });
+            let cause = || format!("it has not ended {} s after its time", grace.as_secs());
+            if let Some(late) = running.iter().find(|flow| flow.report.is_none()) {
+                return Err(late.failed(cause()));
+            }
+            if session.is_some() && absent.is_none() {
+                let (what, remedy) = ("the virtual machine".to_owned(), LOOK_AT.to_owned());
+                return Err(Error::Measurement { what, cause: cause(), remedy });
+            }
         }
         sleep_until_next(start, spec.sample_interval.to_duration());
     }
