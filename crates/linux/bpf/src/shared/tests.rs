@@ -213,13 +213,18 @@ fn in_c(btf: &Btf<'_>, of: &Struct<'_>) -> Vec<String> {
     described(of.size(), (0..of.len()).filter_map(member))
 }
 
+/// Arguments of functions that C calls by a frame of their own.
+const C_ALONE: [&str; 1] = ["cc_verdict"];
+
 #[test]
 fn what_programs_and_loader_share_is_the_same_in_c_and_rust() {
     let btf = btf("layouts", LAYOUTS);
     let c: BTreeMap<_, _> =
         btf.type_by_kind::<Struct<'_>>().map(|of| (name_of(of.name()), in_c(&btf, &of))).collect();
     let rust: BTreeMap<_, _> = layouts().iter().map(|l| (l.name.to_owned(), in_rust(l))).collect();
-    let differ: Vec<_> = c.iter().filter(|(name, of)| rust.get(*name) != Some(*of)).collect();
+    let is_shared = |name: &&String| !C_ALONE.contains(&name.as_str());
+    let shared = c.iter().filter(|(name, _)| is_shared(name));
+    let differ: Vec<_> = shared.filter(|(name, of)| rust.get(*name) != Some(*of)).collect();
     let theirs = differ.iter().map(|(name, _)| rust.get(*name)).collect::<Vec<_>>();
     assert!(differ.is_empty(), "C has {differ:#?}, Rust has {theirs:#?}");
     let missing: Vec<_> = rust.keys().filter(|name| !c.contains_key(*name)).collect();
