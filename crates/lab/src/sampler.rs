@@ -1,9 +1,11 @@
 //! Samples of the kernel's sockets and queues while a run lasts.
 
 mod fates;
+mod limits;
 mod streams;
 
 pub(crate) use fates::Fates;
+pub(crate) use limits::Limits;
 pub(crate) use streams::{Delivery, Stream, Streams};
 
 use crate::Error;
@@ -59,6 +61,8 @@ pub(crate) struct Track {
     pub(crate) timeouts: Option<u32>,
     /// Packets that the receiver got with congestion experienced since then, likewise.
     pub(crate) arrived_ce: Option<u32>,
+    /// Accounts of its sending, where a kernel has them.
+    pub(crate) limits: Option<Limits>,
     /// Times of the first reductions of its window, where its program reports them.
     pub(crate) reductions: Vec<u64>,
     /// Time and reason of its close, where its program reports them.
@@ -323,6 +327,7 @@ fn record(
                 points: Vec::new(),
                 timeouts: None,
                 arrived_ce: None,
+                limits: Some(Limits::begin(t_us, subflow, continued.is_some())),
                 reductions: Vec::new(),
                 closed: None,
                 base: continued.map_or_else(Counters::default, |track| Counters {
@@ -341,6 +346,9 @@ fn record(
         track.algorithm.clone_from(&subflow.algorithm);
     }
     track.timeouts = subflow.timeouts.map(|all| all.saturating_sub(track.base.timeouts));
+    if let Some(limits) = &mut track.limits {
+        limits.take(t_us, subflow);
+    }
     track.points.push(Point {
         t_us,
         srtt_us: subflow.srtt_us,
@@ -368,6 +376,7 @@ impl Samples {
     fn begin(&mut self) {
         for track in &mut self.tracks {
             track.points = track.points.last().map(|last| Point { t_us: 0, ..*last }).into_iter().collect();
+            track.limits.iter_mut().for_each(Limits::restart);
         }
     }
 

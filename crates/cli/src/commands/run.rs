@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use vmcc_engine::{Engine, Execution, Session, Stopped};
 use vmcc_results::figure::unfinished_note;
 use vmcc_results::folder::{FolderError, PartialFolder};
+use vmcc_results::limits::limit_notes;
 use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::{Document, Overrides, Plan, Scale};
 
@@ -193,6 +194,9 @@ impl Command<'_> {
             text.push_str(&format!("\n\n{traffic}"));
         }
         if let Some(note) = unfinished_note(summary) {
+            text.push_str(&format!("\n\n{note}"));
+        }
+        for note in limit_notes(summary) {
             text.push_str(&format!("\n\n{note}"));
         }
         if let Some(sentence) = conclusion::sentence(summary) {

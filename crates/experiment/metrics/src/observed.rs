@@ -196,12 +196,45 @@ pub struct Connection {
     pub stalled_us: Option<f64>,
     /// Payload that a subflow sent because another had not delivered it.
     pub reinjected_bytes: Option<u64>,
+    /// Limits of its sending over its life.
+    pub limits: Option<LimitedTimes>,
     /// The most payload that waited at the receiver for earlier data.
     pub held_bytes: Option<u64>,
     /// Index into [`Observed::rtts`].
     pub rtts: Option<usize>,
     /// Its subflows, by path.
     pub subflows: Vec<Subflow>,
+}
+
+/// Time of a connection by what limited its sending, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LimitedTimes {
+    /// Congestion window or pacing.
+    pub congestion_us: f64,
+    /// Receive window.
+    pub receive_window_us: f64,
+    /// Send buffer.
+    pub send_buffer_us: f64,
+    /// Application: nothing to send.
+    pub application_us: f64,
+}
+
+impl LimitedTimes {
+    /// Times of two senders together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            congestion_us: self.congestion_us + other.congestion_us,
+            receive_window_us: self.receive_window_us + other.receive_window_us,
+            send_buffer_us: self.send_buffer_us + other.send_buffer_us,
+            application_us: self.application_us + other.application_us,
+        }
+    }
+
+    /// All of it.
+    pub fn total_us(&self) -> f64 {
+        self.congestion_us + self.receive_window_us + self.send_buffer_us + self.application_us
+    }
 }
 
 /// One subflow (of a single-path connection: the one), as long as it takes one path.

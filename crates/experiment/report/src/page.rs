@@ -9,6 +9,7 @@ use vmcc_results::figure::{
     Column, MAX_ENTRIES, case_name, claim_needs, claim_value, columns, common_settings, entries, mean_text,
     unfinished_note, varying_keys,
 };
+use vmcc_results::limits::limit_notes;
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 
@@ -121,6 +122,7 @@ fn header(summary: &Summary, title: &str) -> Markup {
 fn warnings(summary: &Summary) -> Markup {
     html! {
         @for warning in &summary.warnings { p.note { (warning) } }
+        @for note in limit_notes(summary) { p.note { (note) } }
     }
 }
 

@@ -17,6 +17,7 @@
 pub mod figure;
 #[cfg(feature = "files")]
 pub mod folder;
+pub mod limits;
 mod output;
 #[cfg(feature = "files")]
 pub mod parquet_files;

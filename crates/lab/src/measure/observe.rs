@@ -3,14 +3,14 @@
 use super::Transferred;
 use crate::ports::PortRecord;
 use crate::run::{Descheduled, Observed as Seen};
-use crate::sampler::{ClassPoint, Fates, Point, Track};
+use crate::sampler::{ClassPoint, Fates, Limits, Point, Track};
 use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
 use crate::workload::{Fetched, Report, Request};
 use hdrhistogram::Histogram;
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
-    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Off, Part, Path, Probe, Response, Sample,
-    Subflow,
+    Class, Connection, Counters, End, Entry, Job, LimitedTimes, Moment, Observed, Off, Part, Path, Probe,
+    Response, Sample, Subflow,
 };
 use vmcc_port::ClassStats;
 use vmcc_units::Nanos;
@@ -189,9 +189,16 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
             Transport::Quic(_) => None,
             Transport::Mptcp { .. } => transfer.stream.reinjected_bytes,
         },
+        limits: limits(transfer),
         held_bytes: None,
         subflows: subflows(spec, fates, transfer),
     }
+}
+
+/// Limits of all sockets of a connection together.
+fn limits(transfer: &Transferred<'_>) -> Option<LimitedTimes> {
+    let times = transfer.tracks.iter().map(|track| track.limits.as_ref().map(Limits::times));
+    times.reduce(|all, one| Some(all?.plus(one?))).flatten()
 }
 
 /// A socket whose vNIC moves has several tracks: it is opened by the first, and closed by the last.

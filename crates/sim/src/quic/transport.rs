@@ -262,6 +262,7 @@ impl Flow {
             window_bytes: self.window_bytes as f64,
             stalled_us: self.stalled_us(delivered, end),
             reinjected_bytes: None,
+            limits: None,
             held_bytes: None,
             rtts: Some(groups + self.group as usize),
             subflows: (0..self.paths.len()).map(|subflow| self.subflow(subflow, hosts)).collect(),

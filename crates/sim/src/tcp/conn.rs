@@ -11,6 +11,7 @@
 //! until acknowledged, every other segment is full.
 
 use super::config::{App, ConnSpec};
+use super::limits::{Limit, LimitClock, LimitTimes};
 use super::subflow::Subflow;
 use crate::engine::Timer;
 use crate::time::Time;
@@ -57,6 +58,8 @@ pub(crate) struct Conn {
     /// Bytes of a written segment that is not full and waits for another such to be acknowledged (Nagle's algorithm as in
     /// Linux's `tcp_minshall_check`), or for more.
     partial_bytes: u16,
+    /// Limit of sending since the last ACK or write.
+    pub(crate) limit: Limit,
     /// Index of the first subflow in the shard's table; the others follow.
     pub(crate) first: u32,
     pub(crate) count: u8,
@@ -107,6 +110,7 @@ pub(crate) struct Conn {
     /// a server.
     pub(crate) asked_at: Time,
     pub(crate) asked: u32,
+    pub(crate) limit_clock: LimitClock,
 }
 
 impl Conn {
@@ -126,6 +130,7 @@ impl Conn {
             room_end: buffer_pkt,
             wake: wake(buffer_pkt, buffer_pkt),
             partial_bytes: 0,
+            limit: Limit::Idle,
             first,
             count: spec.subflows.len() as u8,
             multipath: spec.multipath || spec.subflows.len() > 1,
@@ -161,6 +166,7 @@ impl Conn {
             trace: spec.trace,
             asked_at: Time::NEVER,
             asked: 0,
+            limit_clock: LimitClock::default(),
         }
     }
 
@@ -304,6 +310,31 @@ impl Conn {
             }
         }
         self.edge = self.edge.max(data_ack.saturating_add(window));
+    }
+
+    /// Limit of new data, congestion windows aside: those of all subflows have room.
+    pub(crate) fn limit_of_data(&self) -> Limit {
+        if self.nxt >= self.end {
+            Limit::Application
+        } else if self.room_end < self.edge {
+            Limit::SendBuffer
+        } else {
+            Limit::ReceiveWindow
+        }
+    }
+
+    /// From `now` on, `limit` holds.
+    #[inline]
+    pub(crate) fn enter_limit(&mut self, limit: Limit, now: Time) {
+        if limit != self.limit {
+            self.limit_clock.change(self.limit, now);
+            self.limit = limit;
+        }
+    }
+
+    /// Time under each limit until `now`.
+    pub(crate) fn limit_times(&self, now: Time) -> LimitTimes {
+        self.limit_clock.until(self.limit, now)
     }
 
     /// The subflow for the next segment, or none for now; `carriers` have carried it. RTTs are read from the slots that subflows

@@ -8,6 +8,7 @@
 //! | `scoreboard` | what is in flight; estimation, reduction and schedulers are in `vmcc_multipath` |
 //! | `adaptation`, `undo` | how far RACK lets segments be late, and recoveries that are taken back |
 //! | `subflow`, `conn`, `tx` | the sending half |
+//! | `limits` | what limited a connection, and for how long |
 //! | `reorder`, `window`, `rx`, `ack_path` | the receiving half |
 //! | `app` | what drives connections |
 //! | `shard`, `timers`, `world`, `record` | tables, set-up, results |
@@ -20,6 +21,7 @@ mod adaptation;
 mod app;
 mod config;
 mod conn;
+mod limits;
 mod record;
 mod reorder;
 mod rx;
@@ -39,6 +41,7 @@ pub use config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, Object, ReceiveBuffer, SubflowSpec,
     TcpConfig,
 };
+pub use limits::LimitTimes;
 pub(crate) use record::MAX_REDUCTIONS;
 pub use record::{
     Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,

@@ -3,6 +3,7 @@
 use super::ack_path::AckRoutes;
 use super::config::{AlgorithmId, App, ConfigId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
+use super::limits::LimitTimes;
 use super::record::{FlowRecord, RttGroups, SubflowRecord};
 use super::rx::{MessageAction, RxConn, RxSubflow};
 use super::shard::Connections;
@@ -264,6 +265,15 @@ impl Directory {
     pub fn delivered_bytes(&self, id: ConnId, hosts: &[&Hosts]) -> u64 {
         let place = self.places[id.0 as usize];
         hosts[usize::from(place.rx_shard)].tcp.rx_conns[place.rx as usize].delivered_bytes
+    }
+
+    /// Limits of the sending half of connection `id` until `now`.
+    ///
+    /// # Panics
+    /// If `id` or `hosts` come from another world.
+    pub fn limits(&self, id: ConnId, now: Time, hosts: &[&Hosts]) -> LimitTimes {
+        let place = self.places[id.0 as usize];
+        hosts[usize::from(place.tx_shard)].tcp.conns[place.tx as usize].limit_times(now)
     }
 
     /// Sends subflow `subflow` of connection `id` over other routes from now on; what is on its way arrives.

@@ -10,6 +10,7 @@ mod fabrics;
 mod laws_covering;
 mod laws_swept;
 mod laws_transport;
+mod limits;
 mod marking;
 mod observations;
 mod persistent;

@@ -4,8 +4,10 @@ use super::entries::{COUNT, DISTRIBUTION, NUMBER};
 use super::{Engines, Metric, Place, Span};
 use crate::observed::{Closed, End};
 use crate::reduce::Reduce::{By, Sum};
-use crate::reduce::{off, waiting, windows};
+use crate::reduce::{limits, off, waiting, windows};
 use crate::unit::Unit;
+
+const LIMITED: Metric = Metric { places: &[Place::Run, Place::Traffic], span: Span::Run, ..NUMBER };
 
 const SUBFLOWS: Metric = Metric { places: &[Place::Run, Place::Path, Place::Traffic], ..COUNT };
 
@@ -43,6 +45,40 @@ pub(super) const ALL: &[Metric] = &[
                   connection, in full segments (no kernel says it: it counts what arrived out of order, not how long it stays)",
         reduce: By(waiting::held),
         ..DISTRIBUTION
+    },
+    Metric {
+        name: "cwnd_limited",
+        title: "limited by congestion window",
+        meaning: "share of the connections' time, from their handshake to their last acknowledgment or the run's end, in which \
+                  they had more to send and only congestion windows or pacing held it (kernels: what the three below leave; of \
+                  MPTCP, sums over subflows; absent for QUIC)",
+        reduce: By(limits::congestion),
+        ..LIMITED
+    },
+    Metric {
+        name: "rwnd_limited",
+        title: "limited by receive window",
+        meaning: "the same for the receiver's window (kernels: `tcpi_rwnd_limited`; of MPTCP a kernel does not say it: subflows \
+                  that wait for the connection's window count as limited by the send buffer or the application)",
+        reduce: By(limits::receive_window),
+        ..LIMITED
+    },
+    Metric {
+        name: "sndbuf_limited",
+        title: "limited by send buffer",
+        meaning: "the same for the send buffer: all that it holds was sent, the congestion window had room and the writer waited \
+                  (kernels: `tcpi_sndbuf_limited`, which counts few of these times, or the share of samples with a full buffer if \
+                  that is more)",
+        reduce: By(limits::send_buffer),
+        ..LIMITED
+    },
+    Metric {
+        name: "app_limited",
+        title: "limited by application",
+        meaning: "the same without anything left to send while congestion windows had room (kernels: the time that is not in \
+                  `tcpi_busy_time`, and of that the share of samples with room, less than a segment unsent and room in the send buffer)",
+        reduce: By(limits::application),
+        ..LIMITED
     },
     Metric {
         name: "subflows_opened",

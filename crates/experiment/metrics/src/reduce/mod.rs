@@ -7,6 +7,7 @@
 pub(crate) mod energy;
 mod flows;
 pub(crate) mod goodput;
+pub(crate) mod limits;
 pub(crate) mod off;
 pub(crate) mod ports;
 pub(crate) mod probes;

@@ -146,3 +146,40 @@ fn root_probes_see_the_queue_of_their_path() {
         assert!(output.series.iter().any(|point| point.metric == "probe_rtt_us"), "{engine}: over time");
     });
 }
+
+const LIMITED: &str = "
+title = 'A transfer that something limits'
+duration = '4s'
+warmup = '1s'
+[host]
+cc = 'reno'
+protocol = 'tcp'
+[topology]
+kind = 'parallel-paths'
+paths = 1
+rate = '50mbit'
+delay = '10ms'
+buffer = '60kB'
+[[traffic]]
+kind = 'bulk'
+";
+
+/// `TCP_INFO` and samples account for a socket as the simulator does for its connections.
+#[test]
+fn root_limits_are_those_that_the_settings_make() {
+    let limits = ["cwnd_limited", "rwnd_limited", "sndbuf_limited", "app_limited"];
+    let cases: [(usize, &[&str]); 4] = [
+        (0, &[]),
+        (1, &["host.receive_buffer=64kB"]),
+        (2, &["host.send_buffer=32kB"]),
+        (3, &["write_rate=20mbit"]),
+    ];
+    for (which, settings) in cases {
+        on_both_engines_of(LIMITED, settings, |engine, output| {
+            let shares = limits.map(|limit| output.metrics.get(limit).expect("a share"));
+            println!("{engine} {settings:?}: {shares:.3?}");
+            assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{engine}: {shares:?}");
+            assert!(shares[which] > 0.6, "{engine} {settings:?}: {} of {shares:?}", limits[which]);
+        });
+    }
+}

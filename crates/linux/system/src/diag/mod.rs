@@ -162,7 +162,7 @@ impl Diag {
         let request = SockDiagMessage::InetRequest(InetRequest {
             family,
             protocol: IPPROTO_TCP,
-            extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
+            extensions: ExtensionFlags::INFO | ExtensionFlags::CONG | ExtensionFlags::SKMEMINFO,
             states,
             socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
         });

@@ -146,6 +146,13 @@ pub struct Subflow {
     pub busy_us: u64,
     /// Part of `busy_us` in which the peer's receive window was the limit.
     pub receive_window_limited_us: u64,
+    /// Part of `busy_us` in which the send buffer was the limit, as far as the kernel counts it: a writer that waits after its last
+    /// segment has left is not counted.
+    #[serde(skip)]
+    pub send_buffer_limited_us: u64,
+    /// The send buffer has too little room to wake a writer (`sk_stream_is_writeable`: a third of it).
+    #[serde(skip)]
+    pub send_buffer_full: bool,
     /// Timeouts in a row that were not answered, those included at which this host's queue refused the retransmission.
     #[serde(skip)]
     pub unanswered_timeouts: u32,
@@ -169,10 +176,15 @@ impl Subflow {
         let mut info = None;
         let mut algorithm = String::new();
         let mut mptcp = None;
+        let mut send_buffer_full = false;
         for attribute in nlas {
             match attribute {
                 Nla::TcpInfo(found) => info = Some(found),
                 Nla::Congestion(name) => algorithm = name,
+                Nla::MemInfo(memory) => {
+                    let room = memory.send_queue_max.saturating_sub(memory.send_queue);
+                    send_buffer_full = room < memory.send_queue / 2;
+                }
                 Nla::Other(other) if other.kind() & NLA_TYPE_MASK == INET_DIAG_ULP_INFO => {
                     let mut value = vec![0; other.value_len()];
                     other.emit_value(&mut value);
@@ -185,6 +197,7 @@ impl Subflow {
         let socket = Self::from_parts(&header.socket_id, established, &info?, algorithm, mptcp);
         Some(Self {
             ecn_feedback: EcnFeedback::new(socket.ecn, later.accecn),
+            send_buffer_full,
             timeouts: later.timeouts,
             received_ce_pkt: later.received_ce_pkt,
             ..socket
@@ -230,6 +243,8 @@ impl Subflow {
             delivery_rate_bps: info.delivery_rate.saturating_mul(8),
             busy_us: info.busy_time,
             receive_window_limited_us: info.rwnd_limited,
+            send_buffer_limited_us: info.sndbuf_limited,
+            send_buffer_full: false,
             unanswered_timeouts: info.retransmits.into(),
             heard_ms_ago: info.last_ack_recv.min(info.last_data_recv),
             sent_ms_ago: info.last_data_sent,

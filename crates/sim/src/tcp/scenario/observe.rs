@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use vmcc_metrics::observed::{
-    Closed, Connection, Counters, End, Job, Moment, Observed, Response, Sample, Subflow,
+    Closed, Connection, Counters, End, Job, LimitedTimes, Moment, Observed, Response, Sample, Subflow,
 };
 
 use super::{Flow, Flows, PastPath};
 use crate::hosts::Hosts;
 use crate::run::at;
 use crate::tcp::{App, Closing, ConnId, FlowRecord, Object, SubflowRecord};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::traffic::Planned;
 
 pub(super) fn observe(flows: &Flows, hosts: &[&Hosts], observed: &mut Observed) {
@@ -54,6 +54,7 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
             window_bytes: all.delivered.window[index] as f64,
             stalled_us: stalled_us(&flow.planned, &record, end),
             reinjected_bytes: Some(directions.iter().map(|r| r.reinjected_bytes()).sum()),
+            limits: Some(limits(all, flow, end, hosts)),
             held_bytes: directions.iter().map(|r| r.held_bytes).max(),
             rtts: Some(groups + flow.group as usize),
             subflows: subflows.collect(),
@@ -74,6 +75,21 @@ fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64
     let last = if record.delivered_at == Time::NEVER { record.start } else { record.delivered_at };
     let before = record.stalled.ps() as f64 / 1e6;
     (at(record.start) < end).then(|| before.max(end.us_since(at(last))))
+}
+
+/// Limits of the directions that carry its payload.
+fn limits(all: &Flows, flow: &Flow, end: Moment, hosts: &[&Hosts]) -> LimitedTimes {
+    let us = |span: Span| span.ps() as f64 / 1e6;
+    let one = |id| {
+        let times = all.directory.limits(id, Time::from_ps(end.0), hosts);
+        LimitedTimes {
+            congestion_us: us(times.congestion),
+            receive_window_us: us(times.receive_window),
+            send_buffer_us: us(times.send_buffer),
+            application_us: us(times.application),
+        }
+    };
+    flow.carrying().map(one).fold(LimitedTimes::default(), LimitedTimes::plus)
 }
 
 /// Reason for each close of a subflow, and whether it is open.

@@ -4,6 +4,7 @@ use super::{TAG_HANDSHAKE, Tx};
 use crate::hosts::Wire;
 use crate::packet::Packet;
 use crate::tcp::config::Ecn;
+use crate::tcp::limits::Limit;
 use crate::tcp::record::Closing;
 use crate::tcp::subflow::Status;
 use crate::time::{Span, Time};
@@ -135,6 +136,7 @@ impl<W: Wire> Tx<'_, W> {
     /// All data is acknowledged.
     pub(crate) fn finish(&mut self) {
         self.conn.acknowledged_at = self.now;
+        self.conn.enter_limit(Limit::Idle, self.now);
         self.conn.release();
         for r in 0..self.subs.len() {
             let sf = &mut self.subs[r];

@@ -1,12 +1,13 @@
 //! Putting segments on the wire.
 
-use super::Tx;
+use super::{Tx, in_use};
 use crate::hosts::Wire;
 use crate::packet::Packet;
+use crate::tcp::limits::Limit;
 use crate::tcp::scoreboard::Segment;
 use crate::tcp::subflow::{Status, Subflow};
 use crate::tcp::timers::Purpose;
-use crate::time::Span;
+use crate::time::{Span, Time};
 use vmcc_cc::State;
 use vmcc_multipath::{PathView, Scheduler};
 
@@ -35,8 +36,29 @@ impl<W: Wire> Tx<'_, W> {
             self.push_scheduled(&mut touched);
         }
         self.settle(touched, acked);
-        if self.conn.sendable() == 0 && self.conn.end > self.conn.nxt {
+        if self.conn.sendable() > 0 {
+            self.enter_limit(Limit::Congestion);
+            return;
+        }
+        let limit = if self.has_room() { self.conn.limit_of_data() } else { Limit::Congestion };
+        self.enter_limit(limit);
+        if self.conn.end > self.conn.nxt {
             self.watch_window(acked);
+        }
+    }
+
+    /// True if a subflow in use, or a backup where there is no other, could send more.
+    fn has_room(&self) -> bool {
+        let regular = self.subs.iter().any(in_use);
+        let used = |s: &&Subflow| if regular { in_use(s) } else { s.is_established() };
+        self.subs.iter().filter(used).any(|s| s.room_pkt() > 0 && !s.paced_out)
+    }
+
+    /// Accounts for the limit that ended a round of sending (`tcp_chrono_start`).
+    #[inline]
+    fn enter_limit(&mut self, limit: Limit) {
+        if limit != self.conn.limit && self.conn.established_at != Time::NEVER {
+            self.conn.enter_limit(limit, self.now);
         }
     }
 

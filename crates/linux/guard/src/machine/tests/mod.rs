@@ -49,6 +49,8 @@ fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
         delivery_rate_bps: 0,
         busy_us: 0,
         receive_window_limited_us: 0,
+        send_buffer_limited_us: 0,
+        send_buffer_full: false,
         unanswered_timeouts: 2,
         heard_ms_ago: 60_000,
         sent_ms_ago: 60_000,
