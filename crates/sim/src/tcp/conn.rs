@@ -74,8 +74,6 @@ pub(crate) struct Conn {
     pub(crate) header_bytes: u16,
     pub(crate) rtt_group: u32,
     pub(crate) selector: Selector,
-    /// Subflows that had nothing in flight when their last ACK came, as bits.
-    pub(crate) drained: u64,
     pub(crate) started: bool,
     pub(crate) finished: bool,
     /// The host has asked for further subflows.
@@ -142,7 +140,6 @@ impl Conn {
             header_bytes,
             rtt_group: spec.group,
             selector: Selector::new(spec.scheduler),
-            drained: 0,
             started: false,
             finished: false,
             joins_begun: false,
@@ -338,7 +335,8 @@ impl Conn {
     }
 
     /// The subflow for the next segment, or none for now; `carriers` have carried it. RTTs are read from the slots that subflows
-    /// publish, which lie together; of one that is idle the estimate is as old as its last packet.
+    /// publish, which lie together. A smoothed RTT is as old as the last packet: where the windows of subflows are not what limits,
+    /// the RTT that is expected counts, or one path's queue holds the whole receive window while the others are idle.
     #[inline]
     pub(crate) fn select(&mut self, subs: &[Subflow], carriers: u32, now_us: u64) -> Option<usize> {
         let mss_bytes = u64::from(self.mss_bytes);
@@ -348,12 +346,11 @@ impl Conn {
             window_bytes: u64::from(self.edge - self.una) * mss_bytes,
             backlog_bytes: (u64::from(self.end - self.nxt) * mss_bytes).min(SEND_BUFFER_BYTES),
         };
-        // Where the application limits, subflows are idle whatever they are like.
-        let drained = if self.end > self.edge { self.drained } else { 0 };
+        let shared = matches!(self.limit, Limit::ReceiveWindow | Limit::SendBuffer);
         let group = self.group.as_deref();
-        let srtt_8us = |r: usize| match drained >> r & 1 {
-            0 => group.map_or(0, |group| group.path[r].srtt_8us),
-            _ => subs[r].expected_rtt_8us(),
+        let srtt_8us = |r: usize| match shared {
+            false => group.map_or(0, |group| group.path[r].srtt_8us),
+            true => subs[r].expected_rtt_8us(),
         };
         self.selector.select(subs, Paths(carriers), srtt_8us, demand)
     }

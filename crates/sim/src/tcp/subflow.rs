@@ -319,11 +319,13 @@ impl Subflow {
         }
     }
 
-    /// RTT of a packet that is sent now on a subflow without any in flight: the queue that its estimate has seen is empty, as far
-    /// as it was its own. Linux, too, takes an idle subflow to have no time to linger (`mptcp_subflow_get_send`).
+    /// RTT of a packet that is sent now: what is in flight drains at a window per smoothed RTT (Linux's linger time,
+    /// `mptcp_subflow_get_send`), and no packet takes less than the minimum RTT.
     pub(crate) fn expected_rtt_8us(&self) -> u32 {
-        let least_8us = u32::try_from(self.rtt.min_rtt.us().saturating_mul(8)).unwrap_or(u32::MAX);
-        least_8us.min(self.rtt.srtt_8us)
+        let srtt_8us = u64::from(self.rtt.srtt_8us);
+        let drain_8us = u64::from(self.board.in_flight()) * srtt_8us / u64::from(self.cwnd.max(1));
+        let least_8us = self.rtt.min_rtt.us().saturating_mul(8).min(srtt_8us);
+        u32::try_from(drain_8us.max(least_8us)).unwrap_or(u32::MAX)
     }
 }
 

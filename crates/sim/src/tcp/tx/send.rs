@@ -25,7 +25,6 @@ impl<W: Wire> Tx<'_, W> {
             }
             if self.conn.grouped {
                 self.conn.selector.refresh(r, &self.subs[r]);
-                self.conn.drained |= u64::from(self.subs[r].board.out() == 0) << r;
             }
         }
         if !self.conn.grouped {
@@ -227,7 +226,6 @@ impl<W: Wire> Tx<'_, W> {
     #[inline(always)]
     fn emit(&mut self, r: usize, seq: u32, data_seq: u32, len_bytes: u16, flags: u16) {
         let last = if self.conn.is_last(data_seq) { Packet::DATA_FIN } else { 0 };
-        self.conn.drained &= !(1 << r);
         let sf = &mut self.subs[r];
         sf.last_sent = self.now;
         if sf.is_reducing() {
