@@ -5,6 +5,7 @@
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A moment: picoseconds after the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -172,11 +173,11 @@ pub struct Connection {
     /// Number of the sending host.
     pub sender: usize,
     /// Name of the sending host.
-    pub from: String,
+    pub from: Arc<str>,
     /// Name of the receiving host.
-    pub to: String,
+    pub to: Arc<str>,
     /// Its congestion control.
-    pub cc: String,
+    pub cc: Arc<str>,
     /// Its workload.
     pub job: Job,
     /// Start time: that of its first SYN.

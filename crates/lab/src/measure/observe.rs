@@ -166,9 +166,9 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
     Connection {
         entry: entry_of(spec, flow),
         sender: flow.from,
-        from: spec.hosts[flow.from].clone(),
-        to: spec.hosts[flow.to].clone(),
-        cc: flow.cc.name().to_owned(),
+        from: spec.hosts[flow.from].as_str().into(),
+        to: spec.hosts[flow.to].as_str().into(),
+        cc: flow.cc.name().into(),
         job,
         start,
         stop: moment(flow.stop),

@@ -249,7 +249,7 @@ impl Flow {
             sender: self.planned.from,
             from: self.planned.from_name.clone(),
             to: self.planned.to_name.clone(),
-            cc: self.cc.clone(),
+            cc: self.cc.as_str().into(),
             job: match self.planned.app {
                 Planning::Sized { bytes } => Job::Transfer(bytes),
                 _ => Job::Endless,

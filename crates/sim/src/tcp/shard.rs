@@ -97,7 +97,7 @@ impl Connections {
                 return;
             }
             rx.messages += 1;
-            match rx.on_message {
+            match rx.on_message.as_deref().copied() {
                 Some(MessageAction::Respond { conn, request_bytes }) => {
                     rx.await_message(Some(request_bytes));
                     self.with_tx(wire, conn, |tx| tx.respond());

@@ -46,6 +46,15 @@ pub(crate) enum Alarm {
     Handshake,
 }
 
+/// Past of a subflow that a short transfer without loss does not have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// Reason for each close before it was opened again; closes before it was established are left out.
+    pub(crate) earlier: Vec<Closing>,
+    /// The first times that losses or marks reduced its window.
+    pub(crate) reduced_at: Vec<Time>,
+}
+
 /// One subflow as its sender sees it.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -72,6 +81,16 @@ pub(crate) struct Subflow {
     /// No answer since the last timeout of data in flight: other subflows are preferred.
     pub(crate) failed: bool,
     pub(crate) backup: bool,
+    /// The ACK in progress sends nothing again: F-RTO wants new data, or what was believed lost turns out to be late.
+    pub(crate) hold_lost: bool,
+    /// The ACK in progress moves the retransmission timer.
+    pub(crate) rearm: bool,
+    /// Waiting for `pace_until`.
+    pub(crate) paced_out: bool,
+    /// The algorithm wants each packet acknowledged at once.
+    pub(crate) acks_each: bool,
+    pub(crate) reordering_seen: bool,
+    pub(crate) retries: u8,
     pub(crate) timer: Timer,
     pub(crate) rtt: Rtt,
     pub(crate) rack: Rack,
@@ -88,46 +107,33 @@ pub(crate) struct Subflow {
     pub(crate) last_sack: Sack,
     pub(crate) prr: Prr,
     pub(crate) dupthresh: u32,
-    pub(crate) reordering_seen: bool,
-    pub(crate) retries: u8,
-    /// The tail loss probe repeated a segment.
-    pub(crate) probe_repeats: bool,
     /// `nxt` when a tail loss probe was sent; 0: none is out.
     pub(crate) probe_high: u32,
-    /// F-RTO is watching for original transmissions.
-    pub(crate) frto: bool,
-    /// The ACK in progress sends nothing again: F-RTO wants new data, or what was believed lost turns out to be late.
-    pub(crate) hold_lost: bool,
-    /// The ACK in progress moves the retransmission timer.
-    pub(crate) rearm: bool,
-    pub(crate) undo: Undo,
-    /// Segments that the receiver has reported twice.
-    pub(crate) duplicates: u64,
-    pub(crate) adaptation: Adaptation,
     /// Next data segment of the redundant scheduler.
     pub(crate) next_copy: u32,
+    /// The tail loss probe repeated a segment.
+    pub(crate) probe_repeats: bool,
+    /// F-RTO is watching for original transmissions.
+    pub(crate) frto: bool,
+    pub(crate) syn_retries: u8,
+    /// It was established, now or before it was closed.
+    pub(crate) opened: bool,
+    pub(crate) closed: Option<Closing>,
+    pub(crate) undo: Undo,
+    /// Segments that the receiver has reported twice.
+    pub(crate) duplicates: u32,
+    pub(crate) adaptation: Adaptation,
     /// Time of this subflow's last penalty.
     pub(crate) last_penalty: Time,
     pub(crate) pace_timer: Timer,
     /// No paced segment before.
     pub(crate) pace_until: Time,
-    /// Waiting for `pace_until`.
-    pub(crate) paced_out: bool,
     /// The time between two packets that the algorithm wants; zero: it does not say.
     pub(crate) gap: Span,
-    /// It wants each packet acknowledged at once.
-    pub(crate) acks_each: bool,
     pub(crate) join_delay: Span,
-    pub(crate) syn_sent: Time,
-    pub(crate) syn_retries: u8,
-    /// It was established, now or before it was closed.
-    pub(crate) opened: bool,
-    pub(crate) closed: Option<Closing>,
-    /// Reason for each close before it was opened again; closes before it was established are left out.
-    pub(crate) earlier: Vec<Closing>,
     pub(crate) closed_at: Time,
-    /// The first times that losses or marks reduced its window.
-    pub(crate) reduced_at: Vec<Time>,
+    /// Closes and reductions; `None` before the first.
+    pub(crate) history: Option<Box<History>>,
     /// All but `sent`, which follows from the sequence numbers: see [`Subflow::counters`].
     pub(crate) counters: SubflowCounters,
 }
@@ -180,13 +186,11 @@ impl Subflow {
             gap: Span::ZERO,
             acks_each: false,
             join_delay: spec.join_delay,
-            syn_sent: Time::ZERO,
             syn_retries: 0,
             opened: false,
             closed: None,
-            earlier: Vec::new(),
             closed_at: Time::NEVER,
-            reduced_at: Vec::new(),
+            history: None,
             counters: SubflowCounters::default(),
         }
     }
@@ -199,12 +203,14 @@ impl Subflow {
             join_delay: self.join_delay,
             ..SubflowSpec::new(self.route, self.route)
         };
-        let ended = self.closed.filter(|_| self.opened);
+        let mut history = self.history.clone();
+        if let Some(ended) = self.closed.filter(|_| self.opened) {
+            history.get_or_insert_default().earlier.push(ended);
+        }
         Subflow {
             board: self.board.clone(),
             counters: self.counters,
-            reduced_at: self.reduced_at.clone(),
-            earlier: self.earlier.iter().copied().chain(ended).collect(),
+            history,
             timer: self.timer,
             pace_timer: self.pace_timer,
             ..Subflow::new(self.conn, self.to, &spec, initial_cwnd)

@@ -7,7 +7,7 @@ use super::limits::LimitTimes;
 use super::record::{FlowRecord, RttGroups, SubflowRecord};
 use super::rx::{MessageAction, RxConn, RxSubflow};
 use super::shard::Connections;
-use super::subflow::{Status, Subflow};
+use super::subflow::{History, Status, Subflow};
 use super::tx::Selected;
 use crate::hosts::{HostError, Hosts, MAX_INDEX, check, shard_of};
 use crate::packet::RouteId;
@@ -53,6 +53,18 @@ impl World {
             algorithms: Vec::new(),
             shards: vec![Connections::default(); shards],
             places: Vec::new(),
+        }
+    }
+
+    /// Makes room for exactly `count` further connections of one subflow: growth by doubling would keep up to as much again.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.places.reserve_exact(count);
+        // How many connections each of several shards has is not known yet.
+        if let [shard] = &mut self.shards[..] {
+            shard.conns.reserve_exact(count);
+            shard.subs.reserve_exact(count);
+            shard.rx_conns.reserve_exact(count);
+            shard.rx_subs.reserve_exact(count);
         }
     }
 
@@ -139,7 +151,7 @@ impl World {
         for (place, bytes, on_message) in messages {
             let rx = self.rx(place);
             rx.await_message(bytes);
-            rx.on_message = Some(on_message);
+            rx.on_message = Some(Box::new(on_message));
         }
         Ok(id)
     }
@@ -359,6 +371,7 @@ impl Directory {
 }
 
 fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
+    let History { earlier, reduced_at } = sf.history.as_deref().cloned().unwrap_or_default();
     SubflowRecord {
         sender: sf.counters(),
         receiver: rx.counters,
@@ -368,9 +381,9 @@ fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
         established: sf.status == Status::Established,
         opened: sf.opened,
         closed: sf.closed,
-        earlier: sf.earlier.clone(),
+        earlier,
         closed_at: sf.closed_at,
-        reduced_at: sf.reduced_at.clone(),
+        reduced_at,
         algorithm_words: sf.path.pub_words,
     }
 }

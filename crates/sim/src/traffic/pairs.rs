@@ -1,5 +1,7 @@
 //! Pairs of sender and receivers.
 
+use std::sync::Arc;
+
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Pairing, Traffic};
 
@@ -11,9 +13,9 @@ use crate::rng::Streams;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) host: usize,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     /// Receivers by number and name; never empty.
-    pub(crate) receivers: Vec<(usize, String)>,
+    pub(crate) receivers: Vec<(usize, Arc<str>)>,
     /// True if each connection chooses one receiver at random; false if all are used.
     pub(crate) random: bool,
 }
@@ -27,10 +29,10 @@ pub(crate) fn senders(
     streams: &Streams,
 ) -> Result<Vec<Sender>, FabricError> {
     let (from, to) = scenario.endpoints(traffic);
-    let number = |name: &String| fabric.host(name).map(|host| (host, name.clone()));
+    let number = |name: &String| fabric.host(name).map(|host| (host, Arc::from(name.as_str())));
     let from: Vec<_> = from.iter().map(number).collect::<Result<_, _>>()?;
     let to: Vec<_> = to.iter().map(number).collect::<Result<_, _>>()?;
-    let one = |(host, name): &(usize, String), receivers: Vec<(usize, String)>, random| Sender {
+    let one = |(host, name): &(usize, Arc<str>), receivers: Vec<(usize, Arc<str>)>, random| Sender {
         host: *host,
         name: name.clone(),
         receivers,
@@ -49,7 +51,7 @@ pub(crate) fn senders(
     Ok(all.into_iter().filter(|sender| !sender.receivers.is_empty()).collect())
 }
 
-type Host = (usize, String);
+type Host = (usize, Arc<str>);
 
 /// The i-th with the i-th, the shorter list repeated; a host that would meet itself meets the next.
 fn one_to_one<'a>(from: &'a [Host], to: &'a [Host]) -> impl Iterator<Item = (&'a Host, &'a Host)> {

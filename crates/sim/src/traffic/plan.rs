@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Incast, Poisson, Protocol, Traffic, TrafficKind};
@@ -25,8 +26,8 @@ pub(crate) struct Planned {
     pub(crate) traffic: usize,
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) from_name: String,
-    pub(crate) to_name: String,
+    pub(crate) from_name: Arc<str>,
+    pub(crate) to_name: Arc<str>,
     /// Names the connection's own random streams.
     pub(crate) stream: String,
     pub(crate) start: Time,
@@ -252,7 +253,7 @@ impl Planner<'_> {
             (None, per_second) => per_second?,
         };
         // A one-to-one sender may appear once per receiver; each is a process of its own.
-        let to = if let [only] = &sender.receivers[..] { only.1.as_str() } else { "any" };
+        let to = if let [only] = &sender.receivers[..] { &*only.1 } else { "any" };
         let name = format!("traffic/{}/{}>{to}/arrivals", self.identity, sender.name);
         let (at, stop) = (self.start(), self.stop);
         Some(Arrivals { stream: self.streams.stream(&name), mean_s: 1.0 / per_second, at, stop, number: 0 })

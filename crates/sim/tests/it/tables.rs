@@ -16,7 +16,7 @@ struct Pairs {
 /// A pair for each connection that has two subflows; `shares`: whether both take one NIC.
 fn count(connections: &[Connection], shares: bool) -> Pairs {
     let mut pairs = Pairs::default();
-    for connection in connections.iter().filter(|connection| connection.cc == "vmcc") {
+    for connection in connections.iter().filter(|connection| &*connection.cc == "vmcc") {
         let [one, other] = &connection.subflows[..] else { panic!("{connection:?}") };
         assert_eq!(one.path == other.path, shares, "the topology says which pairs share");
         let shared = [one, other].map(|subflow| {

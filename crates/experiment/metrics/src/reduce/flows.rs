@@ -74,9 +74,9 @@ fn named(seen: &Observed, index: usize) -> FlowRecord {
     FlowRecord {
         flow: index as u64,
         traffic: seen.entries[one.entry].label.clone(),
-        from: one.from.clone(),
-        to: one.to.clone(),
-        cc: one.cc.clone(),
+        from: one.from.to_string(),
+        to: one.to.to_string(),
+        cc: one.cc.to_string(),
         subflows: established.map(|subflow| subflow.number).collect::<BTreeSet<_>>().len() as u32,
         ..FlowRecord::default()
     }

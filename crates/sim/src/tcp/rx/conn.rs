@@ -48,6 +48,8 @@ pub(crate) struct RxConn {
     pub(super) multipath: bool,
     /// SACK ranges per ACK.
     pub(super) sack_ranges: u8,
+    /// Subflows.
+    pub(crate) count: u8,
     /// Routes of acknowledgments, if they share one.
     pub(crate) ack_routes: Option<Box<AckRoutes>>,
     /// One past the segments of the message that somebody is told of next; `u32::MAX`: nobody is.
@@ -66,11 +68,10 @@ pub(crate) struct RxConn {
     /// Segments that are not full and wait for earlier data: sequence number and bytes missing.
     pub(super) short: Vec<(u32, u16)>,
     pub(crate) host: u32,
-    /// Its first subflow in the shard's table, and how many follow.
+    /// Its first subflow in the shard's table; the others follow.
     pub(crate) first: u32,
-    pub(crate) count: u8,
     /// Action when a message is complete; `None`: no connection acts.
-    pub(crate) on_message: Option<MessageAction>,
+    pub(crate) on_message: Option<Box<MessageAction>>,
 }
 
 /// SACK ranges that fit beside timestamps (12 bytes) and an 8-byte data ACK (12) in 40 bytes of options.

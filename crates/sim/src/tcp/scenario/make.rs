@@ -1,6 +1,7 @@
 //! The connections of a scenario, made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{AckPath as AckPathConfig, Common, Host, Protocol};
@@ -35,7 +36,11 @@ pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Bo
     let scenario = ctx.scenario;
     let labels = ctx.labels;
     let mut maker = Builder::new(ctx)?;
-    let flows = planned.into_iter().map(|p| maker.flow(p, count)).collect::<Result<Vec<_>, _>>()?;
+    maker.world.reserve(count);
+    let mut flows = Vec::with_capacity(count);
+    for one in planned {
+        flows.push(maker.flow(one, count)?);
+    }
     let mut world = maker.world;
     let traced = flows.iter().filter(|flow| endless(&flow.planned.app)).map(|flow| flow.paths.len()).sum();
     let sample_every = sample_every(scenario, traced);
@@ -68,7 +73,7 @@ struct Builder<'a, 'b> {
     world: World,
     /// Without and with ECN asked for.
     configs: [ConfigId; 2],
-    algorithms: BTreeMap<String, AlgorithmId>,
+    algorithms: BTreeMap<Arc<str>, AlgorithmId>,
 }
 
 impl<'a, 'b> Builder<'a, 'b> {
@@ -82,14 +87,16 @@ impl<'a, 'b> Builder<'a, 'b> {
         Ok(Self { ctx, world, configs, algorithms: BTreeMap::new() })
     }
 
-    fn algorithm(&mut self, name: &str) -> Result<AlgorithmId, SimError> {
-        if let Some(id) = self.algorithms.get(name) {
-            return Ok(*id);
+    /// An algorithm, and its name as all its connections share it.
+    fn algorithm(&mut self, name: &str) -> Result<(AlgorithmId, Arc<str>), SimError> {
+        if let Some((name, id)) = self.algorithms.get_key_value(name) {
+            return Ok((*id, Arc::clone(name)));
         }
         let (found, params) = self.ctx.algorithm(name)?;
         let id = self.world.add_algorithm(found, params);
-        self.algorithms.insert(name.to_owned(), id);
-        Ok(id)
+        let name = Arc::<str>::from(name);
+        self.algorithms.insert(Arc::clone(&name), id);
+        Ok((id, name))
     }
 
     fn flow(&mut self, planned: Planned, count: usize) -> Result<Flow, SimError> {
@@ -105,7 +112,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             (opens, other) = (other, opens);
             subflows.iter_mut().for_each(|one| std::mem::swap(&mut one.forward, &mut one.reverse));
         }
-        let cc = common.cc.clone().unwrap_or_else(|| host.cc.clone());
+        let (algorithm, cc) = self.algorithm(common.cc.as_ref().unwrap_or(&host.cc))?;
         let own = self.world_flows();
         let group = rtt_group(count, own, planned.traffic);
         let spec = ConnSpec {
@@ -115,7 +122,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             // What arrives is fetched, as what has begun on a connection of its own arrives.
             stop: if fetches { Time::NEVER } else { planned.stop },
             app: planned.app.clone(),
-            algorithm: self.algorithm(&cc)?,
+            algorithm,
             config: self.configs[usize::from(common.ecn.or(host.ecn) == Some(true))],
             scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
             ack_path: ack_path(common.ack_path.unwrap_or(host.ack_path)),

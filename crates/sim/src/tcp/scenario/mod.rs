@@ -6,6 +6,8 @@ mod observe;
 
 pub(crate) use make::{make, rtt_group};
 
+use std::sync::Arc;
+
 use super::{App, ConnId, Directory, RttGroups};
 use crate::build::NamedPath;
 use crate::engine::Ctx;
@@ -26,7 +28,7 @@ pub(crate) struct Flow {
     pub(crate) conn: ConnId,
     /// The one in the other direction, which carries the answers.
     pub(crate) answers: Option<ConnId>,
-    pub(crate) cc: String,
+    pub(crate) cc: Arc<str>,
     pub(crate) group: u32,
     /// Current path of each subflow, by index into the fabric's paths.
     pub(crate) paths: Vec<Option<usize>>,

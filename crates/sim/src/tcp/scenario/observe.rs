@@ -15,7 +15,12 @@ use crate::traffic::Planned;
 
 pub(super) fn observe(flows: &Flows, hosts: &[&Hosts], observed: &mut Observed) {
     let (first, groups) = (observed.connections.len(), observed.rtts.len());
-    observed.connections.extend(connections(flows, hosts, groups, observed.window.1));
+    let connections = connections(flows, hosts, groups, observed.window.1);
+    if observed.connections.is_empty() {
+        observed.connections = connections;
+    } else {
+        observed.connections.extend(connections);
+    }
     observed.responses.extend(responses(flows, hosts, first));
     observed.rtts.extend(rtts(flows, hosts));
 }
@@ -39,6 +44,9 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
             let whole = Subflow { number, path: *path, samples, ..of(&directions, number) };
             by_path(whole, left.get(&(index, number)).map_or(&[], Vec::as_slice))
         });
+        // One subflow would take the room of four.
+        let mut subflows: Vec<Subflow> = subflows.collect();
+        subflows.shrink_to_fit();
         Connection {
             entry: flow.planned.traffic,
             sender: flow.planned.from,
@@ -57,7 +65,7 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
             limits: Some(limits(all, flow, end, hosts)),
             held_bytes: directions.iter().map(|r| r.held_bytes).max(),
             rtts: Some(groups + flow.group as usize),
-            subflows: subflows.collect(),
+            subflows,
         }
     };
     all.flows.iter().enumerate().map(one).collect()

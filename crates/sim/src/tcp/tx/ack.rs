@@ -159,9 +159,9 @@ fn take_duplicate(sf: &mut Subflow, ack: u32, sack: &Sack) {
         return;
     }
     let count = first.end - first.start;
-    sf.duplicates += u64::from(count);
+    sf.duplicates = sf.duplicates.saturating_add(count);
     // The network may duplicate, too.
-    if sf.duplicates > sf.counters.retransmits {
+    if u64::from(sf.duplicates) > sf.counters.retransmits {
         return;
     }
     let answers_probe = sf.probe_high != 0 && sf.probe_high == first.end;

@@ -97,8 +97,9 @@ impl<W: Wire> Tx<'_, W> {
         event.in_flight_pkt = board.out();
         self.ask(r, Algorithm::on_congestion, &event);
         let sf = &mut self.subs[r];
-        if sf.reduced_at.len() < MAX_REDUCTIONS {
-            sf.reduced_at.push(self.now);
+        let reduced_at = &mut sf.history.get_or_insert_default().reduced_at;
+        if reduced_at.len() < MAX_REDUCTIONS {
+            reduced_at.push(self.now);
         }
         sf.high_seq = sf.board.nxt();
         sf.probe_high = 0;

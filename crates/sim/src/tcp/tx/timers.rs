@@ -202,7 +202,6 @@ impl<W: Wire> Tx<'_, W> {
     fn send_syn(&mut self, r: usize) {
         let join = if self.joins(r) { Packet::JOIN } else { 0 };
         self.subs[r].status = Status::SynSent;
-        self.subs[r].syn_sent = self.now;
         self.send_control(r, Packet::SYN | join, 0);
         let doublings = self.subs[r].syn_retries.saturating_sub(self.config.syn_linear);
         let wait = self.config.rto_initial.times(1 << doublings.min(16));
