@@ -6,8 +6,8 @@
 //! than a segment unsent (Nagle's algorithm holds that back) waits for its writer, and the writer for the send buffer if that is full.
 
 use serde::{Deserialize, Serialize};
-use vmcc_system::diag::Subflow;
 use vmcc_metrics::observed::LimitedTimes;
+use vmcc_system::diag::Subflow;
 
 /// Accounts of one socket since its track began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
