@@ -20,7 +20,7 @@ LIMITS = Path(__file__).with_name("prose-limits.json")
 # Constants named after a mood instead of their subject and unit.
 MOOD = re.compile(r"\b(?:PATIENCE|GLANCE|FAREWELL|MOST_[A-Z]+)\b")
 # Openings of doc comments: a noun phrase or a verb says more.
-WH_OPENING = re.compile(r"\s*//[/!]\s?(?:What|Who|Whose|Whom|Where|Whether|How|Why|When)\b")
+WH_OPENING = re.compile(r"\s*(?://[/!]|/\*|\*)\s?(?:What|Who|Whose|Whom|Where|Whether|How|Why|When)\b")
 # Phrases that have a field term or a plainer word.
 PHRASE = re.compile(r"\b(?:anew|so many|whoever|is let go|are let go|is told|are told|who asks)\b", re.IGNORECASE)
 # Words of a sentence in a document, above which it needs a reason.
@@ -57,10 +57,10 @@ def findings():
         for number, line in enumerate(text.split("\n"), 1):
             place = f"{name}:{number}: {line.strip()}"
             found["mood_names"] += [place] * len(MOOD.findall(line))
-            is_comment = re.match(r"\s*//[/!]", line) is not None
+            is_comment = re.match(r"\s*(?://[/!]|/\*|\*)", line) is not None
             if is_comment and not comment_before and WH_OPENING.match(line):
                 found["wh_openings"].append(place)
-            comment_before = is_comment
+            comment_before = is_comment and line.strip() != "/*"
     for name, text in tracked(".md"):
         if is_document(name):
             for sentence in sentences(text):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * When was the own machine off?  A sender whose virtual CPU was taken away finds that out by its
- * own clock, and by the peer's.
+ * Detection of descheduling: a sender compares its own clock with the peer's to find intervals in
+ * which its virtual CPU did not run ("sleep" below).
  *
  *   silence  no ACK for `gap`, nor for a quarter of T, though data was in flight
  *   sleep    the ACK that ends it was sent long before: since the one that was handled last the
@@ -124,14 +124,14 @@ CC_INLINE uint64_t cc_awake_waited_us(const struct cc_awake *a, const struct cc_
 	return own_us - cc_min64(ticks * tick_us, own_us);
 }
 
-/* Did the peer send this ACK before the one that was handled last?  The network kept it. */
+/* True if the peer sent this ACK before the one that was handled last: the network reordered it. */
 CC_INLINE int cc_awake_was_overtaken(const struct cc_awake *a, const struct cc_event *ev)
 {
 	return a->flags & CC_AWAKE_WAITS && a->peer_ts && ev->peer_ts &&
 	       (ev->peer_ts - a->peer_ts) >> 31;
 }
 
-/* What of that the sample of the round trip has room for; nothing if that is much less. */
+/* Part of `late_us` that the RTT sample can contain; 0 if that is much less. */
 CC_INLINE uint32_t cc_awake_borne_out(const struct cc_event *ev, uint32_t srtt_us, uint64_t late_us)
 {
 	uint32_t path_us = ev->min_rtt_us ? cc_min(ev->min_rtt_us, srtt_us) : srtt_us;
@@ -150,7 +150,7 @@ CC_INLINE void cc_awake_catch_up(struct cc_awake *a, const struct cc_event *ev, 
 	a->late_us = ev->rtt_us ? cc_awake_borne_out(ev, srtt_us, late_us) : late_us;
 }
 
-/* Does this ACK end a sleep, to go by both clocks? */
+/* True if, by both clocks, this ACK ends a descheduled interval. */
 CC_INLINE int cc_awake_had_waited(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
 				  uint32_t silence_us)
 {
@@ -171,7 +171,7 @@ CC_INLINE int cc_awake_had_waited(struct cc_awake *a, const struct cc_event *ev,
 	return 1;
 }
 
-/* Does this ACK end a sleep? */
+/* True if this ACK ends a descheduled interval. */
 CC_INLINE int cc_awake_ends_sleep(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
 				  uint64_t gap_us)
 {
@@ -185,8 +185,9 @@ CC_INLINE int cc_awake_ends_sleep(struct cc_awake *a, const struct cc_event *ev,
 }
 
 /*
- * Is it the sleep of before?  If this ACK was there already when the last one was handled, the
- * machine has not got to it since: it is slow, or was off for a moment, and the run goes on.
+ * True if it is still the interval before.  If this ACK was there already when the last one was
+ * handled, the machine has not got to it since: it is slow, or was off for a moment, and the run
+ * goes on.
  */
 CC_INLINE int cc_awake_goes_on(const struct cc_awake *a, uint32_t srtt_us, uint32_t silence_us)
 {
@@ -225,7 +226,7 @@ CC_INLINE uint32_t cc_awake_sample(struct cc_awake *a, const struct cc_event *ev
 	return apart < t / CC_AWAKE_NEAR ? 0 : t;
 }
 
-/* Has all of the window left that was to be spread?  An eighth may go at once. */
+/* True if all of the window that was to be spread has left.  An eighth may go at once. */
 CC_INLINE int cc_awake_has_left(const struct cc_awake *a, const struct cc_event *ev,
 				uint32_t srtt_us, uint32_t w)
 {
@@ -268,7 +269,7 @@ CC_INLINE void cc_awake_pace(struct cc_awake *a, const struct cc_event *ev, uint
 	}
 }
 
-/* Did the peer send the ACK before the timeout that came before it? */
+/* True if the peer sent the ACK before the timeout that preceded it: the timeout was spurious. */
 CC_INLINE int cc_awake_was_in_vain(const struct cc_awake *a, const struct cc_event *ev,
 				   uint32_t silence_us)
 {
@@ -365,7 +366,7 @@ CC_INLINE void cc_awake_on_congestion(struct cc_awake *a, const struct cc_event 
 	a->flags = (a->flags & ~CC_AWAKE_FIRED) | fired << CC_AWAKE_FIRED_SHIFT;
 	a->before_pkt = cc_window(ev->cwnd_pkt);
 	a->before_ssthresh_pkt = ev->ssthresh_pkt;
-	/* What it was reduced for is not taken back. */
+	/* The reduction itself stays. */
 	if (ev->state == CC_STATE_CWR || ev->state == CC_STATE_RECOVERY)
 		a->before_pkt = cc_min(a->before_pkt, cc_window(ev->ssthresh_pkt));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* clang-format off: it would make one paragraph of the list of hooks */
+/* clang-format off */
 /*
- * The contract between a congestion-control algorithm and whoever runs it.
+ * The contract between a congestion-control algorithm and its host.
  *
  * The same algorithm source is compiled natively (simulator, tests) and for the BPF virtual machine
  * (kernel).  Hence the C subset: freestanding C11, unsigned 64-bit integers (signed only where a
@@ -52,7 +52,8 @@
 #define CC_MAX_SRTT_8US	     80000000u	/* 10 s */
 #define CC_SSTHRESH_INFINITE 0x7fffffffu
 
-/* What runs a hook.  BPF needs out-of-line functions that the verifier checks once each. */
+/* Functions that run a hook.  BPF needs out-of-line functions that the verifier checks once each.
+ */
 #ifdef __bpf__
 #define CC_NOINLINE static __attribute__((noinline))
 #else
@@ -61,8 +62,8 @@
 #define CC_INLINE static inline __attribute__((always_inline))
 
 /*
- * Functions that the BPF verifier looks at once, each by itself, whatever its callers did before.
- * They must bear any arguments, so pointers are tested.
+ * Global functions for the BPF verifier: each is verified once, independent of its callers.  They
+ * must accept any arguments, so pointers are tested.
  */
 #ifdef __bpf__
 #define CC_SEPARATE __attribute__((noinline))
@@ -161,7 +162,7 @@ struct cc_history {
 	uint8_t doubts;	   /* blocks in a row, up to some, after which a pair was in doubt */
 };
 
-/* What the detector keeps of a connection.  All zero at first. */
+/* The detector's state of a connection.  Initially zero. */
 struct cc_sharing {
 	struct cc_history path[CC_SHARING_PATHS]; /* each written by its path only */
 	int8_t evidence[CC_SHARING_PAIRS];

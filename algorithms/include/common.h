@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What every algorithm needs: slow start, fractional growth, decisions, and a few integer helpers.
+ * Shared by all algorithms: slow start, fractional growth, decisions, and integer helpers.
  *
  * Growth below one packet lives in `cc_path.credit_q40`: congestion avoidance adds
  * acked * increase (Q40 packets per acknowledged packet), moves whole packets into the window and
@@ -127,14 +127,14 @@ CC_INLINE uint32_t cc_distance(uint32_t a, uint32_t b)
 	return cc_max(a, b) - cc_min(a, b);
 }
 
-/* Is sequence number a before b, modulo 2^32? */
+/* True if sequence number a is before b, modulo 2^32. */
 CC_INLINE int cc_seq_before(uint32_t a, uint32_t b)
 {
 	return (a - b) >> 31;
 }
 
 /*
- * Has something been acknowledged that was sent after `round_end`?  Strictly after (RFC 8257
+ * True if data sent after `round_end` have been acknowledged.  Strictly after (RFC 8257
  * section 3.3): an ACK that repeats what the last round ended with is not another round.
  */
 CC_INLINE int cc_round_over(const struct cc_event *ev, uint32_t round_end)

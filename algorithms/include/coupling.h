@@ -100,7 +100,7 @@ CC_INLINE uint32_t cc_own_index(const struct cc_event *ev)
 	return ev->self & (CC_MAX_PATHS - 1);
 }
 
-/* Does the slot enter the sums?  0 or 1. */
+/* 1 if the slot enters the sums, else 0. */
 CC_INLINE uint64_t cc_slot_counts(const struct cc_slot *slot)
 {
 	return (slot->flags & CC_SLOT_ESTABLISHED) & cc_nonzero(slot->srtt_8us);
@@ -128,7 +128,7 @@ CC_INLINE uint32_t cc_slot_srtt(const struct cc_slot *slot)
 	return (uint32_t)cc_select(cc_nonzero(own), own, slot->srtt_8us);
 }
 
-/* Is there anything to couple with? */
+/* True if there are siblings and an RTT. */
 CC_INLINE int cc_is_coupled(const struct cc_event *ev, const struct cc_group *group)
 {
 	return group && ev->srtt_8us;
@@ -146,7 +146,7 @@ CC_SEPARATE int cc_others(const struct cc_group *group, uint32_t me)
 	return (int)found;
 }
 
-/* How many other paths of the connection enter the sums? */
+/* Number of other paths of the connection that enter the sums. */
 CC_INLINE uint32_t cc_siblings(const struct cc_event *ev, const struct cc_group *group)
 {
 	return cc_is_coupled(ev, group) ? (uint32_t)cc_others(group, cc_own_index(ev)) : 0;

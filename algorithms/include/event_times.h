@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which paths of a connection share a bottleneck: mTCP's test, by the times of their reductions.
+ * Detection of shared bottlenecks by the times of reductions (mTCP's test).
  *
  * Source: the mTCP paper (strong, failure-tolerant multipath transport for mobile hosts), section
  * on shared congestion.
@@ -77,7 +77,7 @@ CC_INLINE uint32_t cc_event_from(const struct cc_event_times *x)
 	return x->kept < CC_EVENT_TIMES ? x->began_us : cc_event_at(x, 0);
 }
 
-/* How many events are older than this. */
+/* Number of events before `from_us`. */
 CC_INLINE uint32_t cc_events_before(const struct cc_event_times *x, uint32_t from_us)
 {
 	uint32_t i, older = 0;
@@ -115,7 +115,7 @@ CC_SEPARATE int cc_events_match(struct cc_sharing *sharing, const struct cc_even
 	return (int)matched;
 }
 
-/* Are these events enough for a share above one half to mean something? */
+/* True if a share of matches above one half is significant with this number of events. */
 CC_INLINE int cc_events_suffice(uint32_t fewer, uint32_t more, uint32_t interval_us,
 				uint32_t span_us)
 {

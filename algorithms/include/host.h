@@ -62,7 +62,7 @@ CC_INLINE void cc_host_event(struct cc_event *e, const struct cc_host *h, uint32
 	e->cause = cause;
 }
 
-/* What a step has to do after on_ack. */
+/* Cause of the reduction that follows on_ack in a step, or none. */
 CC_INLINE uint32_t cc_host_cause(const struct cc_event *ev, const struct cc_host *h)
 {
 	if (ev->cause == CC_CAUSE_RTO)

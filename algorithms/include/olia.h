@@ -60,7 +60,7 @@ CC_INLINE uint32_t cc_olia_l(const struct cc_olia *o, const struct cc_group *gro
 }
 
 /*
- * What alpha depends on, a bit per path.  M: the paths with the largest window.  B: those with the
+ * The path sets of alpha, a bit per path.  M: the paths with the largest window.  B: those with the
  * largest l/T^2.  B without M are good paths that deserve a larger window, paid for by the members
  * of M.
  */

@@ -1,50 +1,51 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* clang-format off */
 /*
- * Which paths of a connection share a bottleneck: detection by correlation in time.
+ * Detection of shared bottlenecks by correlation in time.
  *
- * Two paths through one queue see the same marks and the same waiting time at the same moments;
- * two queues that are alike see similar ones at unrelated moments.
+ * Two paths through one queue see the same marks and delays at the same moments; two queues that are
+ * alike see similar ones at unrelated moments.
  *
- *   clock     time is cut into bins of 2^shift us, about the connection's longest round trip, the
- *             same for all its paths.  An ACK belongs to the moment half a round trip ago, when its
- *             packet was about to arrive: so paths of unequal delay are at most half a bin apart,
- *             and no search for a lag is needed.
- *   bin       the share of ACKs with ECE, and the mean round-trip time.  One without an ACK is as
- *             the one before it; several, and those of which an eighth of the ACKs came after a
- * timeout or while the application was the limit, are unknown.  So are the next few, in which paths
- * that were started together fill their queues together, shared or not. block     of 16 bins, all
- * known on both paths.  r of the marks is Pearson's coefficient.  r of the delays is the mean of
- * two, each blind to what moves slowly: that of what is left after the best straight line, and that
- * of the differences from bin to bin.  Twins grow together, and lose together; only one queue has
- * the same ripples twice.  The block's r is the mean of both signals, or one, where the other is
- * flat. evidence  of each pair of paths: the sum of r - 0.28, a sequential test (Wald) between
- *             CC_SHARING_APART, which is also the least it can be, and CC_SHARING_SHARED.  In
- *             between it is not known, and nothing is done.
+ *   clock     time is divided into bins of 2^shift us, about the connection's longest RTT, the same
+ *             for all its paths.  An ACK belongs to the moment half an RTT ago, when its packet was
+ *             about to arrive: paths of unequal delay are then at most half a bin apart, and no
+ *             search for a lag is needed.
+ *   bin       the share of ACKs with ECE, and the mean RTT.  A single bin without an ACK repeats its
+ *             predecessor; more are invalid.  So is a bin of which an eighth of the ACKs followed a
+ *             timeout or were application-limited, and the next few: paths that start together
+ *             fill their queues together, shared or not.
+ *   block     of 16 bins, all valid on both paths.  r of the marks is Pearson's coefficient.  r of
+ *             the delays is the mean of two, both without slow trends: of the detrended series,
+ *             and of its differences.  The block's r is the mean of both signals, or one where the
+ *             other is flat.
+ *   evidence  of each pair of paths: the sum of r - 0.28, a sequential test (Wald) between
+ *             CC_SHARING_APART, which is also its lower bound, and CC_SHARING_SHARED.  In between
+ *             the pair is undecided, and nothing is done.
  *
- *   trial     correlation cannot tell a common cause from one queue, so the path of a pair with the
- *             higher slot causes something.  While the pair is in doubt, every few bins it throws a
- *             coin.  Heads, it probes: until what it sends counts to the bin after the next, its
- *             window is what it has in flight less its share of the queue, at least half; then it
- *             has its window back.  The link does not run dry.  A window that is too narrow for a
- * pause is made wider instead.  Tails, it does nothing.  Either way it is then seen how its delay
- *             changed from that bin to the next, and the sibling's.
- *   alone     of each pair, the sum of the difference of both, with the sign of the coin.  In one
- *             queue both see the probe, so the difference is near nothing, and the sum falls by a
- *             little each time.  In queues of their own the path answers alone, and the sum rises;
- *             whatever moves both does not know the coin and cancels out of the difference.
+ *   trial     correlated signals may have another common cause, so the path in the higher slot runs
+ *             trials while the pair is undecided.  A random bit decides whether a trial probes.  A
+ *             probe lasts while its packets count to this bin or the next.  The window is then the
+ *             data in flight less their share of the queue, at least half; afterwards it is
+ *             restored.  The link does not run idle.  A window that is too narrow for that grows
+ *             instead.  Either way the change of both paths' delays to the next bin is measured.
+ *   alone     of each pair, the sum of the difference of both changes, with the sign of the random
+ *             bit.  In one queue both see the probe, so the difference is near 0, and the sum falls
+ *             a little each time.  In queues of their own only the path responds, and the sum
+ *             rises.  Common disturbances cancel in the difference; others are independent of the
+ *             random bit and average out.
  *
- * A pair shares if the evidence says so and the sum is at CC_SHARING_BOTH.
- *
- * Of a pair that shares the path with the higher slot asks to be closed.
+ * A pair shares a bottleneck if the evidence says so and the sum is at CC_SHARING_BOTH.  Of such a
+ * pair the path in the higher slot requests to be closed.
  *
  * Only the paths in the first CC_SHARING_PATHS slots are compared, with each other: those beyond
  * have no history here, and `me` is never one of them (cc_is_compared).
  *
- * A path writes its own history only; evidence is written by whichever end of the pair completes
- * the block later.  In the kernel two may do so at once and count a block twice, or lose it.
+ * A path writes its own history only; evidence is written by the end of the pair that completes the
+ * block later.  In the kernel two may do so at once and count a block twice, or lose it.
  *
- * Valid range: round trips up to 16 s.  Any content of the memory is accepted.
+ * Valid range: RTTs up to 16 s.  Any content of the memory is accepted.
  */
+/* clang-format on */
 #ifndef VMCC_SHARING_H
 #define VMCC_SHARING_H
 
@@ -56,7 +57,7 @@
 #define CC_SHARING_SHIFT_MAX  24u
 #define CC_SHARING_SETTLE     8u /* bins that are left out after one of which nothing is known */
 
-/* A bin is known if less than one of so many of its ACKs tells nothing. */
+/* A bin is valid if less than 1/CC_SHARING_FEW of its ACKs carry no information. */
 #define CC_SHARING_FEW 8u
 
 /* Evidence, in 1/32 of r.  At least three blocks decide. */
@@ -65,8 +66,8 @@
 #define CC_SHARING_APART  (-16)
 
 /*
- * So many packets in flight are too few for a pause; a narrow window becomes wider by so many.  Ten
- * would be heard better, and take half of what other people's flows have in the same queue.
+ * Windows up to NARROW packets cannot be reduced for a probe, and grow by WIDER instead.  Ten would
+ * give a clearer signal, and take half of the rate of other flows in the same queue.
  */
 #define CC_SHARING_NARROW 8u
 #define CC_SHARING_WIDER  3u
@@ -74,9 +75,9 @@
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
 /*
- * Bins from one trial to the next: if a pair is in doubt; if it seems to share; if it is in doubt
- * still after so many blocks, because what looks like a queue may be none, and a pause then costs;
- * where sharing is excluded: paths may be moved.
+ * Bins from one trial to the next: while a pair is undecided; once sharing is likely; the number of
+ * blocks after which an undecided pair has fewer trials, because a probe costs if the delay is no
+ * queue; the interval of those; the interval of a pair that is excluded, because paths may move.
  */
 #define CC_SHARING_DOUBTFUL 4u
 #define CC_SHARING_URGENT   3u
@@ -84,16 +85,16 @@
 #define CC_SHARING_SELDOM   16u
 #define CC_SHARING_RARELY   128u
 
-/* What a trial is; with the lowest bit a probe is made, without it is not. */
+/* Kinds of a trial; the lowest bit tells whether it probes. */
 #define CC_SHARING_PROBE 1u
 #define CC_SHARING_PAUSE 2u
 #define CC_SHARING_WIDEN 4u
-/* Bins after which it is known what a trial did. */
+/* Bins until the effect of a trial is known. */
 #define CC_SHARING_SEEN 3u
 /*
- * In 1/64 of what a probe would do to a queue that nobody else uses: the middle between an answer
- * and none, if another connection does; the most that counts; what is taken off for each trial, so
- * that the sum falls where it has no reason to rise; and its bounds.
+ * In 1/64 of the effect of a probe on a queue without other traffic: the midpoint between no
+ * response and the response in a queue with one more connection; the limit of one trial; the amount
+ * subtracted per trial, so that the sum falls without a response; and its bounds.
  */
 #define CC_SHARING_ANSWER 8
 #define CC_SHARING_ODD	  16
@@ -114,7 +115,7 @@
 #define CC_SHARING_MARKS_FLAT  1024u
 #define CC_SHARING_DELAYS_FLAT 256u
 
-/* Where one is flat and the other has so many times its variance, they are not one. */
+/* If one signal is flat and the other has this many times its variance, r is 0. */
 #define CC_SHARING_UNLIKE 16u
 /* Below any r: nothing moves; nothing is known. */
 #define CC_SHARING_NOTHING (-64)
@@ -156,7 +157,7 @@ CC_INLINE int cc_is_below(uint32_t base)
 #endif
 _Static_assert(CC_SHARING_PATHS % CC_STRIDE == 0, "a stride must not pass the compared paths");
 
-/* Has the path a history, and evidence with others? */
+/* True if the path has a history, and evidence with others. */
 CC_INLINE int cc_is_compared(const struct cc_event *ev)
 {
 	return cc_own_index(ev) < CC_SHARING_PATHS;
@@ -263,7 +264,7 @@ CC_INLINE void cc_delays_steps(const struct cc_delays *d, struct cc_covariance *
 }
 
 /*
- * Where in the ring a bin is.  The BPF verifier does not follow a remainder, so it is shown a
+ * Position of a bin in the ring.  The BPF verifier does not follow a remainder, so it is shown a
  * comparison, which the compiler must not know to be always true.
  */
 CC_INLINE uint64_t cc_sharing_at(uint32_t bin)
@@ -276,7 +277,7 @@ CC_INLINE uint64_t cc_sharing_at(uint32_t bin)
 	return at < CC_SHARING_BINS ? at : 0;
 }
 
-/* Where in the ring the bin after this one is; never beyond it, whatever `at` is. */
+/* Position of the next bin in the ring; within it for any `at`. */
 CC_INLINE uint64_t cc_sharing_next(uint64_t at)
 {
 	return at + 1 < CC_SHARING_BINS ? at + 1 : 0;
@@ -383,7 +384,7 @@ CC_SEPARATE int cc_sharing_compare(struct cc_sharing *sharing, uint32_t me, uint
 	return 0;
 }
 
-/* Could the path be kept, or compared with?  0 or 1. */
+/* 1 if the path can be kept or compared with, else 0. */
 CC_INLINE uint64_t cc_sharing_lives(const struct cc_slot *slot)
 {
 	return cc_slot_counts(slot) & (cc_nonzero(slot->flags & CC_SLOT_LOSS) ^ 1);
@@ -471,7 +472,7 @@ CC_SEPARATE int cc_history_turn(struct cc_history *h, uint32_t bin)
 	return 0;
 }
 
-/* Known of a path and those before it. */
+/* Comparison of a path with those in lower slots. */
 struct cc_verdict {
 	uint32_t kept; /* the lowest that shares with it and may be kept; CC_SHARING_PATHS: none */
 	uint32_t others;   /* is there any? */
@@ -503,7 +504,7 @@ CC_NOINLINE void cc_sharing_verdict(const struct cc_group *group, const struct c
 	CC_LEAVE();
 }
 
-/* What another detector has concluded of two paths, where the verdict is read. */
+/* Stores another detector's conclusion about two paths where the verdict is read. */
 CC_INLINE void cc_sharing_conclude(struct cc_sharing *sharing, uint32_t a, uint32_t b, int shares)
 {
 	uint32_t pair = cc_sharing_pair(a, b);
@@ -512,7 +513,7 @@ CC_INLINE void cc_sharing_conclude(struct cc_sharing *sharing, uint32_t a, uint3
 	sharing->alone[pair] = shares ? CC_SHARING_BOTH : 0;
 }
 
-/* Asks to be closed if the path shares with one before it. */
+/* Requests that the path be closed if it shares a bottleneck with one in a lower slot. */
 CC_SEPARATE int cc_sharing_close(const struct cc_group *group, const struct cc_sharing *sharing,
 				 uint32_t me, struct cc_decision *out)
 {
@@ -528,7 +529,7 @@ CC_SEPARATE int cc_sharing_close(const struct cc_group *group, const struct cc_s
 	return 0;
 }
 
-/* A coin.  No cause outside knows how it falls, so none can look like an answer to it. */
+/* A random bit.  No external cause depends on it, so none can look like a response to it. */
 CC_INLINE uint8_t cc_sharing_coin(const struct cc_event *ev)
 {
 	uint32_t drawn = ((uint32_t)ev->now_us * 0x9e3779b1u ^ ev->snd_una) * 0x85ebca6bu;
@@ -536,7 +537,7 @@ CC_INLINE uint8_t cc_sharing_coin(const struct cc_event *ev)
 	return (uint8_t)((drawn ^ drawn >> 15) * 0xc2b2ae35u >> 31);
 }
 
-/* Is it time for another trial? */
+/* True if another trial is due. */
 CC_INLINE int cc_sharing_due(const struct cc_history *h, int32_t suspicion)
 {
 	uint8_t since = (uint8_t)(h->bin - h->tried);
@@ -548,7 +549,7 @@ CC_INLINE int cc_sharing_due(const struct cc_history *h, int32_t suspicion)
 	return since >= (suspicion < CC_SHARING_SHARED ? CC_SHARING_DOUBTFUL : CC_SHARING_URGENT);
 }
 
-/* How the delay rose from this bin to the next; 0 into `known` if that is not known. */
+/* Increase of the delay from this bin to the next; clears `known` if one of them is invalid. */
 CC_INLINE int32_t cc_sharing_rise(const struct cc_history *h, uint32_t bin, uint64_t *known)
 {
 	uint64_t at = h->value[cc_sharing_at(bin)], next = h->value[cc_sharing_at(bin + 1)];
@@ -579,7 +580,7 @@ CC_INLINE void cc_sharing_heard(struct cc_sharing *sharing, uint32_t pair, int32
 }
 
 /*
- * What the trial in this bin did.  If a path has a queue of its own, a probe moves its delay and
+ * Evaluates the trial of this bin.  If a path has a queue of its own, a probe moves its delay and
  * not the sibling's: the difference moves with the coin.  If they share one, the difference stays.
  */
 CC_SEPARATE int cc_sharing_hear(struct cc_sharing *sharing, uint32_t me, uint32_t bin)
@@ -626,8 +627,8 @@ CC_INLINE void cc_sharing_begins(const struct cc_event *ev, struct cc_history *h
 }
 
 /*
- * How far a queue moves by so much, in 1/1024 of a bin.  With a window that is so narrow a path is
- * hardly alone there: that counts for a fourth.
+ * Expected change of a queue's delay, in 1/1024 of a bin; a quarter of it for a narrow window,
+ * whose path hardly has the queue to itself.
  */
 CC_INLINE uint16_t cc_sharing_expected(uint64_t us, uint32_t wide, uint32_t shift)
 {
@@ -792,7 +793,7 @@ CC_INLINE void cc_sharing_woke(const struct cc_event *ev, struct cc_sharing *sha
 	h->settle = (uint8_t)cc_select(woke, CC_SHARING_SETTLE, h->settle);
 }
 
-/* Does this ACK say nothing about a queue that others may share? */
+/* True if this ACK carries no information about a queue that others may share. */
 CC_INLINE int cc_sharing_ignores(const struct cc_event *ev)
 {
 	return !(ev->flags & CC_EV_CWND_LIMITED) || ev->state == CC_STATE_LOSS;

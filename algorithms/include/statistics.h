@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which paths of a connection share a bottleneck: RFC 8382, with what a sender sees.
+ * Detection of shared bottlenecks by RFC 8382, with a sender's RTTs.
  *
  * Time is cut into intervals T, the same for all paths.  Section 3.2, over the last M = 30 of them,
  * or N = 50:
@@ -110,7 +110,7 @@ CC_INLINE int32_t cc_statistics_crosses(struct cc_statistics *s, uint32_t mean)
 	return 1 << CC_STATISTICS_SHARE;
 }
 
-/* Does the path cross a bottleneck?  Section 3.3, step 1. */
+/* True if the path crosses a bottleneck (section 3.3, step 1). */
 CC_INLINE uint8_t cc_statistics_congested(const struct cc_statistics *s)
 {
 	int32_t most = s->congested ? CC_STATISTICS_C_H : CC_STATISTICS_C_S;
@@ -165,7 +165,7 @@ CC_SEPARATE int cc_statistics_turn(struct cc_statistics *s, uint32_t interval)
 	return 0;
 }
 
-/* Are two values nearer than a share of the larger? */
+/* True if two values differ by less than `percent` of the larger. */
 CC_INLINE int cc_statistics_near(uint32_t a, uint32_t b, uint32_t percent)
 {
 	return 100ull * cc_distance(a, b) < (uint64_t)percent * cc_max(a, b);
@@ -187,7 +187,7 @@ CC_INLINE int cc_statistics_alike(const struct cc_statistics *x, const struct cc
 	return (skew < 0 ? -skew : skew) < cc_percent(all, CC_STATISTICS_P_S);
 }
 
-/* What is known of two paths after an interval. */
+/* Compares two paths after an interval. */
 CC_SEPARATE int cc_statistics_compare(struct cc_sharing *sharing, uint32_t me, uint32_t other)
 {
 	const struct cc_statistics *x, *y;

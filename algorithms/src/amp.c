@@ -46,7 +46,7 @@ CC_INLINE uint32_t amp_first_path(const struct cc_event *ev, const struct cc_gro
 	return first;
 }
 
-/* Is every path at the minimum, and none in recovery from loss? */
+/* 1 if every path is at the minimum, and none in recovery from loss. */
 CC_INLINE uint64_t amp_all_low(const struct cc_event *ev, const struct cc_group *group)
 {
 	uint32_t me = cc_own_index(ev), i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * LIA for machines that are descheduled: what is measured over a sleep of the own machine is
- * discarded, what a timeout at its end did is undone, and the window leaves paced, not as a burst.
- * How a sleep is recognized, and what is not taken for one: awake.h.
+ * LIA for machines that are descheduled: RTT samples over a descheduled interval are discarded, a
+ * timeout at its end is undone, and the window is paced instead of sent as a burst.  Detection and
+ * its limits: awake.h.
  *
  * Source: RFC 6356 section 3 for everything else; the VM-scheduling-aware MPTCP paper for the
  * question.  Without a sleep it is LIA, bit for bit.

@@ -108,7 +108,7 @@ CC_INLINE void cubic_start(struct cubic *c, uint64_t now_us, uint32_t w, uint64_
 	c->k_ms = (uint32_t)cubic_root((c->w_max_q10 - w_q10) * 976562500u / c_milli);
 }
 
-/* What Reno would have reached, RFC 9438 section 4.3. */
+/* Reno's window estimate (RFC 9438 section 4.3). */
 CC_INLINE void cubic_estimate(struct cubic *c, uint32_t w, uint32_t acked, uint64_t beta)
 {
 	uint64_t a = 1ull << CUBIC_EST_BITS;
@@ -198,7 +198,7 @@ CC_HOOK(cubic, init)
 	c->fresh = 1;
 }
 
-/* How much of the time since the last ACK the application left unused. */
+/* Part of the time since the last ACK in which the application was the limit. */
 CC_INLINE uint64_t cubic_pause_us(const struct cubic *c, const struct cc_event *ev)
 {
 	uint64_t since_us = ev->now_us > c->last_us ? ev->now_us - c->last_us : 0;

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* clang-format off */
 /*
- * Drizzle: vMCC's control law that goes on below the smallest window, by spacing packets.
+ * Drizzle: vMCC's control law continued below the smallest window, by spacing packets.
  *
- * Source: ours; docs/explanation/drizzle.md has what was measured and why each part is as it is.
+ * Source: ours; docs/explanation/drizzle.md has the reason for each part.
  *
  *   windows   vMCC: LIA's increase; once per window of marks w -= w alpha / 2, floor S = 2.  The
  *             fraction of the window is kept.
- *   spacing   begins with a reduction below S, when marked packets at windows up to 2S have been
- *             more than a quarter of the unmarked ones by `patience`; a loss at S counts as eight
- *             marks.  The window is S, packets go a gap apart, u = T / gap of them in a round trip.
- *             Every acknowledged packet counts by itself, as much as its path has of the growth:
+ *   spacing   begins with a reduction below S, when marked packets at windows up to 2S have exceeded
+ *             a quarter of the unmarked ones by `patience`; a loss at S counts as eight marks.  The
+ *             window is S, packets go a gap apart, u = T / gap of them per RTT.  Every acknowledged
+ *             packet counts, as much as its path has of the growth:
  *      unmarked   rate *= 1 + gain (1 - alpha)^3 2 share
  *      marked     gap *= 1 + cut alpha min(u, 2)
  *      share      half 1/n, half u_r/T_r of the sum over all n paths; 1 for one path
  *      loss, RTO  gap *= 2
- *             Where fraction p is marked, two paths rest at u = (1 - p)^4 / p^2 with gain = cut:
- * 0.25 at one half, 2.7 at 0.3. sent      gap + (last T - T) / 2 apart: marks alone would make rate
- * and queue swing, since the queue is the sum of what the rate is.  With u >= 1 the gap also
- * follows T, as a window's rate does end       u >= S: windows again
+ *             If a fraction p is marked, two paths rest at u = (1 - p)^4 / p^2 with gain = cut: 0.25
+ *             at one half, 2.7 at 0.3.
+ *   sent      gap + (last T - T) / 2 apart: with marks alone rate and queue would oscillate, since
+ *             the queue is the integral of the rate.  With u >= 1 the gap also follows T, as a
+ *             window's rate does.
+ *   end       u >= S: windows again.
  *
  * T is the average of the newest samples; one of more than four times that is a delayed
  * acknowledgment's.
@@ -25,6 +28,7 @@
  * Valid range: see coupling.h; gaps up to 64 T and 100 ms.  A host that does not space packets has
  * vMCC with a fraction of the window.
  */
+/* clang-format on */
 #include "dctcp.h"
 #include "lia.h"
 

@@ -55,7 +55,7 @@ CC_INLINE void vmcc_publish(const struct vmcc *v, struct cc_path *self)
 		       cc_min(v->ece_cnt, VMCC_COUNT_MAX);
 }
 
-/* Are the counts of ECE so near that the paths may share a bottleneck?  0 or 1. */
+/* 1 if the counts of ECE are close enough for a shared bottleneck, else 0. */
 CC_INLINE uint64_t vmcc_counts_alike(const struct vmcc *v, uint64_t sibling, uint64_t theta,
 				     uint64_t by_rate)
 {
@@ -112,7 +112,7 @@ CC_INLINE void vmcc_compare_counts(CC_HOOK_ARGS)
 	out->peer = cc_bitlen(sharing & (0 - sharing)) - 1;
 }
 
-/* Is it time to test this path? */
+/* True if a test of this path is due. */
 CC_INLINE int vmcc_may_compare(const struct vmcc *v, const struct cc_event *ev,
 			       const struct cc_path *self, const struct cc_group *group,
 			       const struct cc_params *params)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who answers for the entries of the table of connections and for the wishes to close paths, so
- * that nobody can take what all share.
+ * Accounts that limit entries of the table of connections and requests to close paths.
  *
- * A network namespace that belongs to a user (a container without root) counts as that user's, of
- * which there may be thousands; one that root made counts by itself, whoever is inside; within the
- * initial one each user counts.  Accounts that nobody used for longest are forgotten when there are
- * too many, with what they held.
+ * All network namespaces of a user (containers without root) are one account.  Each namespace that
+ * root made is an account of its own.  In the initial namespace each user is one.  The least
+ * recently used accounts are evicted when there are too many, with their counts.
  */
 #ifndef VMCC_ACCOUNT_BPF_H
 #define VMCC_ACCOUNT_BPF_H
@@ -104,7 +102,7 @@ static __always_inline void account_refuse(u64 key, int beyond)
 		__sync_fetch_and_add(beyond ? &account->beyond : &account->uncoupled, 1);
 }
 
-/* May the account ask once more in this second? */
+/* True if the account may make another request in this second. */
 static __always_inline int account_may_ask(struct mp_account *account)
 {
 	u64 second = bpf_ktime_get_ns() >> 30;

@@ -9,7 +9,7 @@
  *     CC_DETECTS      1 if it detects paths that share a bottleneck, else 0
  *     CC_PACES        1 if it has packets spaced, else 0
  *
- * What Linux calls, and what becomes of it:
+ * Linux's callbacks, and the hooks that they lead to:
  *
  *   pkts_acked, in_ack_event: noted.  Either may come first (Linux 6.16 swapped them), either may
  *   be missing.  on_ack runs once both are there, or growth or a change of state follows, at the
@@ -18,14 +18,14 @@
  *   Whether an ACK echoed a mark stays known until the next in_ack_event: one ACK may end a
  *   reduction and begin another, so that Linux asks again after on_ack has run.
  *
- *   ssthresh: noted.  Linux asks before it says why; set_state, which follows at once, tells
- *   whether a loss, an echoed mark or a timeout was the reason.
+ *   ssthresh: noted.  Linux calls it before it gives the reason; set_state, which follows at once
+ *   (tcp_enter_cwr, tcp_enter_recovery, tcp_enter_loss), tells a loss, an echoed mark or a timeout.
  *
  *   set_state: on_congestion if ssthresh was asked for, then on_state.
  *
  *   cong_avoid: on_ack if still due, on_grow.
  *
- *   detect: at the end of the callback in which on_ack ran, by itself for its stack.
+ *   detect: at the end of the callback in which on_ack ran, noinline for the stack limit.
  *
  *   cwnd_event: the receiver's echo of marks (echo.bpf.h).  With AccECN the receiver counts marks
  *   instead, and on_ack sees that count (count_marks).
@@ -208,9 +208,9 @@ u32 BPF_PROG(cc_ssthresh, struct sock *sk)
 	return cc_max(tp->snd_cwnd / 2, CC_MIN_SSTHRESH_PKT);
 }
 /*
- * Whether Linux enters Loss because its timer has expired.  During a reduction it then asks for no
- * new ssthresh, but clears icsk_pending before the timer's work.  Otherwise it sends again what has
- * become too long for the path (tcp_simple_retransmit), which is no congestion.
+ * True if Linux enters Loss because its timer has expired.  During a reduction it then requests no
+ * new ssthresh, but clears icsk_pending before the timer's work.  Otherwise it retransmits packets
+ * that became too long for the path (tcp_simple_retransmit), which is no congestion.
  */
 static __always_inline int timed_out(const struct sock *sk, int asked)
 {
@@ -218,9 +218,9 @@ static __always_inline int timed_out(const struct sock *sk, int asked)
 }
 
 /*
- * Why Linux reduces.  An algorithm that needs no ECN does not hear of single ACKs; with ECN
- * negotiated Linux enters CWR for an echoed mark, and hardly ever because the own device had no
- * room or a probe repaired the tail.
+ * Cause of the reduction.  Algorithms without ECN do not implement in_ack_event, so the ECE flag of
+ * this ACK is unknown to them; CWR with ECN negotiated counts as ECE.  A CWR because of a full
+ * local queue or a TLP repair is then misattributed, which is rare.
  */
 static __always_inline u32 cause_of(const struct sock *sk, u32 new_state, u32 flags)
 {
@@ -233,7 +233,7 @@ static __always_inline u32 cause_of(const struct sock *sk, u32 new_state, u32 fl
 	return new_state == CC_STATE_CWR && may_echo ? CC_CAUSE_ECE : CC_CAUSE_LOSS;
 }
 
-/* By itself, so that the stack of on_ack is free again. */
+/* noinline: keeps the caller's stack below 512 bytes together with on_ack. */
 static __noinline int change_state(struct sock *sk, u32 new_state)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -283,7 +283,7 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 	change_state(sk, new_state);
 }
 
-/* By itself, so that its stack is free again when detect runs. */
+/* noinline: its stack is released before detect runs (limit: 512 bytes). */
 static __noinline int grow(struct sock *sk, u32 acked)
 {
 	struct mp_sk *ca = mp_sk(sk);

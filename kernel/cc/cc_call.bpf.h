@@ -89,9 +89,9 @@ static __always_inline void apply(struct call *c, struct sock *sk)
 
 #if CC_NEEDS_ECN
 /*
- * Does on_ack count the packets of this ACK as marked?  Under AccECN an ACK may cover packets with
- * marks and without.  It then counts as a whole, as what is nearer to the `due` marks; the rest
- * stays for the next ACK, so that the sum over ACKs is that of delivered_ce.
+ * True if on_ack counts the packets of this ACK as marked.  Under AccECN an ACK may cover packets
+ * with marks and without.  It then counts as a whole, rounded to the nearer of both; the rest of
+ * the `due` marks stays for the next ACK, so that the sum over ACKs is that of delivered_ce.
  */
 CC_SEPARATE u32 counts_as_marked(u32 ece, u32 accurate, u32 due, u32 acked)
 {
@@ -100,7 +100,7 @@ CC_SEPARATE u32 counts_as_marked(u32 ece, u32 accurate, u32 due, u32 acked)
 	return acked && 2 * (s32)due >= (s32)acked;
 }
 
-/* By itself for its stack. */
+/* noinline: keeps the caller's stack below 512 bytes. */
 static __noinline int count_marks(struct cc_event *ev, struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
@@ -147,7 +147,7 @@ static __always_inline struct mp_group *call_begin(struct call *c, struct sock *
 	if (take_ack(c, sk, ca)) {
 		RUN(on_ack, c, entry);
 		apply(c, sk);
-		/* The verifier forgets what on_ack did, or it would follow growth once per way. */
+		/* Through memory: else the verifier follows growth once per branch of on_ack. */
 		ca->path = c->path;
 		barrier();
 		c->path = ca->path;
@@ -163,7 +163,7 @@ static __always_inline void call_end(const struct call *c, struct sock *sk, stru
 	publish(sk, ca, c, entry);
 }
 
-/* on_ack by itself: no growth follows. */
+/* on_ack alone: no growth follows. */
 static __noinline int ack_only(struct sock *sk)
 {
 	struct mp_sk *ca = mp_sk(sk);

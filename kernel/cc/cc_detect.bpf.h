@@ -7,8 +7,8 @@
 
 #if CC_DETECTS
 /*
- * Does the application wait?  A narrow subflow has sent all that it was given, most of the time,
- * while the connection still has what it will be given when an ACK has come.
+ * True if the connection has data waiting.  A narrow subflow has mostly sent all of its share,
+ * while the connection keeps the data that it gets with the next ACK.
  */
 static __always_inline int more_to_send(const struct tcp_sock *tp)
 {
@@ -41,8 +41,8 @@ static __noinline int detect(struct sock *sk)
 	ev.rtt_us = ca->rtt_us;
 	ev.acked_pkt = ca->acked_pkt;
 	/*
-	 * Where the host's own queue is the bottleneck, Linux holds a socket back before its window
-	 * is full (TCP small queues).  What matters here is that the application is not the limit.
+	 * If the host's own queue is the bottleneck, Linux holds a socket back before its window is
+	 * full (TCP small queues).  Here it only matters that the application is not the limit.
 	 */
 	if (!(ev.flags & CC_EV_CWND_LIMITED) && more_to_send(tp))
 		ev.flags |= CC_EV_CWND_LIMITED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What Linux was left with where a kernel has skipped the programs (cc.bpf.c). */
+/* Repair of windows on a kernel that skipped the programs (cc.bpf.c). */
 #ifndef VMCC_CC_MEND_BPF_H
 #define VMCC_CC_MEND_BPF_H
 
@@ -13,11 +13,11 @@
 #endif
 
 /*
- * Whether the window or what it is reduced to are nothing that an algorithm can have answered: then
- * Linux asked, and the program did not run.  Linux itself raises ssthresh during a reduction in two
- * cases, and both take back undo_marker: when it undoes (without SACK the state stays), and when it
- * sends again what has become too long for the path, which enters Loss without asking.  In Loss it
- * may also restart from the window after idleness.
+ * True if no algorithm can have answered the window or its ssthresh: Linux called, and the program
+ * did not run.  Linux itself raises ssthresh during a reduction in two cases, and both clear
+ * undo_marker: when it undoes (without SACK the state stays), and when it retransmits packets that
+ * became too long for the path, which enters Loss without calling.  In Loss it may also restart
+ * from the window after idleness.
  */
 static __always_inline int unanswered(struct sock *sk)
 {

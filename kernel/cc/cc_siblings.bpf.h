@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a path shows its siblings and sees of them (cc.bpf.c): nothing unless CC_COUPLED. */
+/* Membership in the connection's group, and the path's slot there (cc.bpf.c); empty unless
+ * CC_COUPLED. */
 #ifndef VMCC_CC_SIBLINGS_BPF_H
 #define VMCC_CC_SIBLINGS_BPF_H
 
@@ -9,7 +10,7 @@
 #if CC_COUPLED
 #include "group.bpf.h"
 
-/* How often a member looks for siblings that have become backups. */
+/* Interval at which a member scans its siblings for new backups, us. */
 #define LOOK_AGAIN_US 10000
 
 struct {
@@ -18,7 +19,7 @@ struct {
 } mp_events SEC(".maps");
 
 #if CC_DETECTS
-/* A path has joined: forgets what was seen of an earlier one in its slot. */
+/* A path has joined: clears the history of an earlier one in its slot. */
 static __noinline int sharing_begin(u64 key, u8 slot)
 {
 	struct mp_watched_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
@@ -42,7 +43,7 @@ static __always_inline int sharing_begin(u64 key, u8 slot)
 }
 #endif
 
-/* Counts a path that is refused, the first time, and anew if the cause is another. */
+/* Counts a path that is refused, once per cause. */
 static __always_inline u8 refuse(const struct sock *sk, int joined, u8 before)
 {
 	u8 refused = SLOT_REFUSED | (joined == GROUP_BEYOND ? SLOT_BEYOND : 0);
@@ -54,8 +55,8 @@ static __always_inline u8 refuse(const struct sock *sk, int joined, u8 before)
 }
 
 /*
- * Joins the connection; plain TCP, and a path that is not part of one yet, has none.  By itself for
- * its stack: callbacks that come here have deep ones of detect as well.
+ * Joins the connection; plain TCP, and a path that is not part of one yet, has none.  noinline:
+ * keeps the caller's stack below 512 bytes, which detect needs as well.
  */
 static __noinline int join(struct sock *sk)
 {
@@ -82,8 +83,8 @@ static __noinline int join(struct sock *sk)
 }
 
 /*
- * At init, and now and then: joins if that was not possible before (tried once per round trip),
- * follows MP_PRIO.  Called where little is on the stack, which an entry to insert needs.
+ * At init and periodically: joins if that was not possible before (tried once per RTT), follows
+ * MP_PRIO.  Called where little is on the stack, which the insertion of an entry needs.
  */
 static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 {
@@ -115,7 +116,7 @@ static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
 	return key ? bpf_map_lookup_elem(&mp_groups, &key) : 0;
 }
 
-/* Shows the path to its siblings. */
+/* Publishes the path's slot to its siblings. */
 static __always_inline void publish(struct sock *sk, const struct mp_sk *ca, const struct call *c,
 				    struct mp_group *entry)
 {
@@ -181,7 +182,7 @@ static __always_inline void fill_event(struct mp_close_event *event, const struc
 	fill_ends(&event->peer_ends, (const struct sock *)entry->socket[peer]);
 }
 
-/* Asks user space to close this path: BPF cannot. */
+/* Requests user space to close this path: BPF cannot. */
 static __noinline int close_path(struct sock *sk, u32 peer)
 {
 	struct mp_sk *ca = mp_sk(sk);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the wrapper (cc.bpf.c) keeps in a socket, and what it asks of one. */
+/* The wrapper's state in a socket, and its reads of socket fields (cc.bpf.c). */
 #ifndef VMCC_CC_SOCKET_BPF_H
 #define VMCC_CC_SOCKET_BPF_H
 
@@ -30,7 +30,7 @@ struct {
 #define SK_LIVE	    (1u << 6) /* init has run: Linux calls back already during the handshake */
 #define SK_MENDED   (1u << 7) /* mend_ssthresh has cut the window below what is in flight */
 
-/* What Linux says about an ACK before it lets the window grow. */
+/* Callbacks of an ACK that precede growth. */
 #define SK_WHOLE_ACK (CC_NEEDS_ECN ? SK_ACK | SK_SAMPLE : SK_SAMPLE)
 
 /* One call of an algorithm, on the stack: map or socket memory cannot be passed as plain memory. */

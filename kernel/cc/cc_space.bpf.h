@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Packets that an algorithm wants apart (cc.bpf.c): nothing unless CC_PACES.
+ * Spacing of packets by an algorithm (cc.bpf.c); empty unless CC_PACES.
  *
- * What is written to sk_pacing_rate does not last: Linux computes it anew at the end of every ACK.
- * So the gap is kept, and written as a rate right before Linux sends, which is when it asks
- * min_tso_segs.  An application's own limit (SO_MAX_PACING_RATE) is read and never written: the
- * lower of both holds, and what an algorithm asked for ends with it.  A packet that is sent again
- * goes out before Linux asks, and the one after it follows at Linux's rate.
+ * Linux recomputes sk_pacing_rate at the end of every ACK.  So the gap is kept, and written as a
+ * rate right before Linux sends, which is when it calls min_tso_segs.  An application's own limit
+ * (SO_MAX_PACING_RATE) is read and never written: the lower of both holds, and what an algorithm
+ * asked for ends with it.  A packet that is sent again goes out before Linux asks, and the one
+ * after it follows at Linux's rate.
  */
 #ifndef VMCC_CC_SPACE_BPF_H
 #define VMCC_CC_SPACE_BPF_H

@@ -12,8 +12,8 @@ static inline unsigned short short_clock(unsigned long long now_us)
 }
 
 /*
- * Has the wait passed since `then`?  After any silence, and only for as long after the clock has
- * come round is the answer late.  A wait is a tick at least, and half of the clock at most.
+ * True if `wait_us` has passed since `then`.  After a longer silence the clock may have wrapped;
+ * the answer is then late by at most one wait.  A wait is between one tick and half of the clock.
  */
 static inline int short_passed(unsigned short now, unsigned short then, unsigned int wait_us)
 {

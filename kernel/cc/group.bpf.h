@@ -57,7 +57,7 @@ struct {
 	__type(value, MP_ENTRY);
 } mp_groups SEC(".maps");
 
-/* What an entry is at first: too much for the stack. */
+/* Initial content of an entry: too large for the stack. */
 static const MP_ENTRY nobodys_entry;
 
 /* Reads what MPTCP hung onto the subflow; NULL for plain TCP and while the handshake is under way.
@@ -87,8 +87,7 @@ static __always_inline u64 group_owner(u64 key)
 	return key << MP_GROUP_COUNT_BITS;
 }
 
-/* Is the path to be used only when no other is left?  Then it does not count in its siblings' sums.
- */
+/* True for a backup (MP_PRIO), which does not count in its siblings' sums. */
 static __always_inline int subflow_is_backup(const struct mptcp_subflow_context *subflow)
 {
 	if (!subflow)
@@ -97,7 +96,7 @@ static __always_inline int subflow_is_backup(const struct mptcp_subflow_context 
 	       BPF_CORE_READ_BITFIELD_PROBED(subflow, request_bkup);
 }
 
-/* What the kernel keeps of the subflow of a socket in the table, which may be gone by now. */
+/* MPTCP's context of a socket in the table, which may be freed by now. */
 static __always_inline const struct mptcp_subflow_context *subflow_in(u64 socket)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)socket;
@@ -109,8 +108,8 @@ static __always_inline const struct mptcp_subflow_context *subflow_in(u64 socket
 
 /*
  * Makes the connection's entry with slot 0 taken, at the cost of its account; false if that has no
- * more, there is an entry, or the table is full.  By itself for its stack.  Nobody joins or removes
- * an entry that is nobody's yet, so who has inserted it has it for itself.
+ * more, there is an entry, or the table is full.  noinline for the stack limit.  An entry without
+ * owner is neither joined nor removed, so its creator has exclusive access.
  */
 static __noinline int group_make(u64 key, u32 token, const struct sock *sk)
 {
@@ -139,7 +138,7 @@ static __noinline int group_make(u64 key, u32 token, const struct sock *sk)
 	return __sync_val_compare_and_swap(&entry->members, 0, group_owner(key) | 1) == 0;
 }
 
-/* How joining ended. */
+/* Result of joining. */
 enum group_joined {
 	GROUP_JOINED,
 	GROUP_NO_ROOM, /* in the table or the account; or the entry is just being deleted */
@@ -172,7 +171,7 @@ static __always_inline int group_exit(struct mp_group *entry, u64 owner)
 	return __sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner;
 }
 
-/* Siblings shall look at this slot as well. */
+/* Extends the range of slots that siblings read to this slot. */
 static __always_inline void group_reach(struct mp_group *entry, u32 slot)
 {
 	u32 i;
@@ -245,7 +244,7 @@ static __noinline int group_join(const struct sock *sk, u64 key, u32 token, u8 *
 	return GROUP_NO_ROOM;
 }
 
-/* Does the slot still belong to this socket? */
+/* True if the slot still belongs to this socket. */
 static __always_inline int group_has(u64 key, u8 slot, const struct sock *sk)
 {
 	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
@@ -278,8 +277,9 @@ static __noinline int group_leave(u64 key, u8 slot, const struct sock *sk)
 }
 
 /*
- * A path that became a backup may carry nothing any more, so that no callback of its own tells its
- * siblings: whoever is alive looks after all.  The owner's next callback has the last word.
+ * A path that became a backup may carry nothing any more, so none of its own callbacks updates its
+ * slot.  Therefore every live subflow scans all slots for backups.  The owner's next callback
+ * overwrites the result.
  */
 static __noinline int group_find_backups(u64 key)
 {

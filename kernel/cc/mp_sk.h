@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a subflow keeps in icsk_ca_priv, for who keeps it and who lists it. */
+/* A subflow's state in icsk_ca_priv, for the wrapper and for its readers. */
 #ifndef VMCC_MP_SK_H
 #define VMCC_MP_SK_H
 
@@ -14,7 +14,7 @@
 #define SLOT_DETECT 0x40
 _Static_assert(CC_MAX_PATHS <= SLOT_BEYOND, "a slot and its flags share a byte");
 
-/* What a subflow keeps in icsk_ca_priv. */
+/* A subflow's state in icsk_ca_priv. */
 struct mp_sk {
 	struct cc_path path;
 	u64 group_key; /* 0: not coupled */

@@ -14,10 +14,9 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 const volatile struct hold_settings hold = {};
 
-/* Whether packets that come back may go on to the port. */
+/* Nonzero: packets that return may pass on to the port. */
 u32 hold_open SEC(".data.open");
-/* How many packets came out of the device, counted as the kernel counts those that leave a queue.
- */
+/* Packets that left the device, counted as the kernel counts those that leave a queue. */
 u64 hold_out SEC(".data.out");
 
 SEC("tcx/egress")

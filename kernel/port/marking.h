@@ -19,8 +19,8 @@
 #define MARK_ROUND_SHIFT 8
 /* Idle slots after which a port counts as never used. */
 #define MARK_IDLE_SLOTS 10
-/* What a virtual queue holds beyond its threshold, as time at its class's rate: a flood that does
- * not listen to marks keeps marking on for no longer than this after its end. */
+/* Limit of a virtual queue beyond its threshold, as time at its class's rate.  Marking continues
+ * for at most this time after the end of an unresponsive flood. */
 #define MARK_EXCESS_NS 100000000ull
 
 static inline unsigned long long mark_min(unsigned long long a, unsigned long long b)
@@ -34,14 +34,14 @@ static inline unsigned long long mark_elapsed(unsigned long long now, unsigned l
 	return now > at ? now - at : 0;
 }
 
-/* What `rate` carries in `ns`. */
+/* Bytes that `rate` carries in `ns`. */
 static inline unsigned long long mark_bytes(unsigned long long rate, unsigned long long ns)
 {
 	ns = mark_min(ns, MARK_MAX_NS);
 	return rate / MARK_NS_PER_S * ns + rate % MARK_NS_PER_S * ns / MARK_NS_PER_S;
 }
 
-/* How long `bytes` take at `rate`. */
+/* Time that `bytes` take at `rate`, ns. */
 static inline unsigned long long mark_ns(unsigned long long rate, unsigned long long bytes)
 {
 	if (!rate)
@@ -67,7 +67,7 @@ static inline unsigned long long mark_round_smooth(unsigned long long round_q8,
 	return (3 * round_q8 + (mark_min(sample_ns, MARK_MAX_NS) << MARK_ROUND_SHIFT)) / 4;
 }
 
-/* What is left of T_round after an idle time, in slots of one packet's transmission time. */
+/* T_round after an idle time, in slots of one packet's transmission time. */
 static inline unsigned long long
 mark_round_idle(unsigned long long round_q8, unsigned long long idle_ns, unsigned long long slot_ns)
 {
@@ -96,8 +96,7 @@ static inline unsigned long long mark_queue_threshold(unsigned long long k_port,
 	return mark_min(k_port, MARK_MAX) * ((quantum_q8 << 20) / round_q8) >> 20;
 }
 
-/* What a class has of `rate` while the quanta of those that have anything queued sum up to
- * `round_ns`. */
+/* A class's share of `rate` while the quanta of backlogged classes sum up to `round_ns`. */
 static inline unsigned long long mark_share(unsigned long long rate, unsigned long long quantum_ns,
 					    unsigned long long round_ns)
 {
@@ -108,7 +107,7 @@ static inline unsigned long long mark_share(unsigned long long rate, unsigned lo
 	return mark_min(rate, 1ull << 40) * ((quantum_ns << 20) / round_ns) >> 20;
 }
 
-/* What the classes that are not at their ceilings have left: of the port's rate, and as a round of
+/* Remainder for the classes that are not at their ceilings: of the port's rate, and as a round of
  * their quanta. */
 struct mark_left {
 	unsigned long long rate;
@@ -130,8 +129,7 @@ static inline void mark_take_out(struct mark_left *left, unsigned long long quan
 	left->round_ns -= mark_min(quantum_ns, left->round_ns);
 }
 
-/* How long a round of those takes, when the classes taken out have their part of `rate` meanwhile.
- */
+/* Duration of a round of those, while the classes taken out have their part of `rate`. */
 static inline unsigned long long mark_round_left(const struct mark_left *left,
 						 unsigned long long rate)
 {
@@ -146,8 +144,8 @@ static inline unsigned long long mark_round_left(const struct mark_left *left,
 	return mark_min((mark_min(left->round_ns, MARK_MAX_NS) << 20) / part, MARK_MAX_NS);
 }
 
-/* What is left of a virtual queue, in 1/256 bytes, after it drained for `ns` at a share (1/65536)
- * of `rate`. */
+/* Length of a virtual queue, in 1/256 bytes, after it drained for `ns` at a share (1/65536) of
+ * `rate`. */
 static inline unsigned long long mark_drain(unsigned long long length_q8, unsigned long long rate,
 					    unsigned int share_q16, unsigned long long ns)
 {

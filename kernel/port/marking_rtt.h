@@ -32,7 +32,7 @@ static inline unsigned int mark_rtt_bucket(unsigned long long ns)
 	return units < 4 ? 0 : (unsigned int)(octave * 4 + units - 4);
 }
 
-/* Where bucket `index` begins, and its width, in ns. */
+/* Lower bound of bucket `index`, ns; its width follows. */
 static inline unsigned long long mark_rtt_begin(unsigned int index)
 {
 	return (4ull + (index & 3)) << (index / 4 + MARK_RTT_SHIFT);
@@ -61,7 +61,7 @@ static inline unsigned long long mark_rtt_quantile(const unsigned long long *byt
 	return 0;
 }
 
-/* What a bucket keeps from one window to the next: half is gone after five. */
+/* A bucket's decay from one window to the next: half is gone after five. */
 static inline unsigned long long mark_rtt_fade(unsigned long long bytes)
 {
 	return bytes - (bytes + 7) / 8;

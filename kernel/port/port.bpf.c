@@ -72,7 +72,7 @@ static __always_inline struct port_state *the_state(void)
 	return bpf_map_lookup_elem(&port_states, &key);
 }
 
-/* Where the network header is: a GRE tunnel to many ends has its own header in front of it. */
+/* Offset of the network header: a GRE tunnel to many ends has its own header in front of it. */
 static __always_inline u32 network_at(struct __sk_buff *skb)
 {
 	struct sk_buff *kernel = kernel_skb(skb);
@@ -91,7 +91,7 @@ static __noinline int parse(struct __sk_buff *skb, struct packet *p, struct pack
 	return parse_inner(skb, p, inner);
 }
 
-/* Whether more depends on the headers than the mark, which few packets get. */
+/* True if headers are needed for more than the mark, which few packets get. */
 static __always_inline int needs_headers(const struct __sk_buff *skb, const struct port_config *cfg)
 {
 	if (cfg->class_count > 1 || cfg->measure_rtt || cfg->drop_not_ect)

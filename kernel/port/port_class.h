@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which class a packet belongs to: the first that asks for it by any of its marks, else the last.
- */
+/* Classification: the first class that selects a packet by any field, else the last. */
 #ifndef VMCC_PORT_CLASS_H
 #define VMCC_PORT_CLASS_H
 
@@ -81,7 +80,7 @@ __noinline u32 class_by_cgroup(struct __sk_buff *skb, u32 mask, u32 best)
 }
 
 /*
- * Whether a socket of the port's own network namespace gave the packet its priority.  Else Linux
+ * True if a socket of the port's own network namespace set the packet's priority.  Else Linux
  * took it from the TOS field when it forwarded the packet, or another namespace's socket chose it.
  */
 __noinline int is_priority_of_this_host(struct __sk_buff *skb)
@@ -109,7 +108,7 @@ static __always_inline u32 classify(struct __sk_buff *skb, const struct port_con
 	if (!(cfg->trust & PORT_TRUST_TUNNEL))
 		inner = 0;
 
-	/* What hides its ports so deep gets nothing that it asks for. */
+	/* Ports that are encapsulated too deeply select nothing. */
 	if (p->part == PART_TOO_DEEP)
 		return last;
 	kind &= PORT_KINDS - 1;

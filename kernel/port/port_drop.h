@@ -2,19 +2,19 @@
 /*
  * Dropping by rule.
  *
- * What cannot be marked is dropped now and then where others are marked (RFC 7567 section 4.2.1),
- * or senders without ECN would take everything from those that slow down; see port_flow.h.  A queue
- * that grows far above its threshold although everything is marked is full of what does not listen:
- * from there on packets are dropped with a probability that rises up to 1 at the queue's limit,
- * with ECN or without (RFC 3168 section 7, RFC 9332 section 2.5.2).  What exceeds the fair share of
- * a flood is dropped before that.
+ * Not-ECT packets are dropped at the rate at which ECN-capable ones are marked (RFC 7567 section
+ * 4.2.1), or senders without ECN would starve those with it; see port_flow.h.  A queue that grows
+ * far above its threshold although everything is marked holds unresponsive traffic.  From there on
+ * packets are dropped with a probability that rises to 1 at the queue's limit, with ECN or without
+ * (RFC 3168 section 7, RFC 9332 section 4.2).  The excess of a flood over its fair share is dropped
+ * before that.
  */
 #ifndef VMCC_PORT_DROP_H
 #define VMCC_PORT_DROP_H
 
 #include "port_flow.h"
 
-/* What becomes of a packet that meets `queue`; `p` is the innermost header that was read. */
+/* Drop decision for a packet that meets `queue`; `p` is the innermost header that was read. */
 static __always_inline int judge(struct __sk_buff *skb, const struct port_config *cfg,
 				 const struct port_state *state, const struct packet *p, u32 class,
 				 struct lengths *queue, u64 threshold)

@@ -298,10 +298,10 @@ static __always_inline int flood_drops(struct class_flows *c, u32 bytes, u64 rec
 }
 
 /*
- * Whether drops for fairness left the rate unused: an ECN flow that has less to send takes nothing
- * of what another one gives up.  Then fairness rests, the longer the more often that happened.
- * Where less than the rate was sent during a rest too, as on a machine that cannot carry it, that
- * counts as the rate.  It grows until the next rest measures it again.
+ * Checks if drops for fairness left the rate unused: an ECN flow that has less to send does not use
+ * the rate that another one gives up.  Fairness is then suspended, longer each time.  If less than
+ * the rate was sent during that time too, as on a machine that cannot carry it, that counts as the
+ * rate.  It grows until the next suspension measures it again.
  */
 static __always_inline void check_use(struct class_flows *c, u64 now, const struct lengths *queue)
 {
@@ -372,7 +372,7 @@ static __always_inline void spare_less(struct flow *f, u32 blocks)
 	f->spared = spared > blocks ? spared - blocks : 0;
 }
 
-/* Whether the flow's last loss is long enough ago. */
+/* True if the flow's last loss is long enough ago. */
 static __always_inline int may_drop(const struct flow *first, const struct flow *second,
 				    const struct arrival *a, u32 tick, u32 trip)
 {
@@ -423,7 +423,7 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	if (kind_of(p) == PORT_ECT || control || !p->version)
 		return DROP_NOTHING;
 	mean = mean_of(c, frame_blocks);
-	/* Who sends more than the mean loses packets as the others get marks, in overload too. */
+	/* A flow above the mean loses packets at the rate of the others' marks, in overload too. */
 	if (queue->overloaded && (!mean || recent < mean))
 		return DROP_NOTHING;
 	now = bpf_ktime_get_ns();

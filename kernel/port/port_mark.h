@@ -129,8 +129,8 @@ static __always_inline int mark_header(struct __sk_buff *skb, const struct packe
 #define CHECKSUM_PARTIAL 3 /* skb->ip_summed: a device completes the sum at csum_start */
 
 /*
- * Whether the sum of the UDP header at `at` is what the receiver will check.  Else it is still the
- * pseudo header's alone: a device completes it, or segmentation does for each packet of a train.
+ * True if the checksum of the UDP header at `at` is complete.  Else it is still the pseudo header's
+ * alone: a device completes it, or segmentation does for each packet of a train.
  */
 static __always_inline int is_final_sum(struct __sk_buff *skb, u32 at)
 {

@@ -35,7 +35,7 @@
 #define ECN_MASK	  3
 #define ECN_CE		  3
 
-/* What is known of a packet; addresses as on the wire, IPv4 in the first four bytes. */
+/* Parsed fields of a packet; addresses as on the wire, IPv4 in the first four bytes. */
 struct packet {
 	u32 ip_at;	  /* offset of the IP header */
 	u32 transport_at; /* of the transport header; 0: none (later fragment, unknown extension) */
@@ -156,15 +156,15 @@ static __always_inline void parse_ipv4(struct __sk_buff *skb, u32 at, struct pac
 #define EXTENSION_FRAGMENT 44
 #define EXTENSION_AUTH	   51
 
-/* Not static, as the next ones: the verifier need not visit all ways through them again and again.
- * Whether `header` is an extension header, that another header follows. */
+/* Not static, as the next ones: the verifier then visits their branches only once.  True if
+ * `header` is an extension header, which another header follows. */
 __noinline int is_extension(u32 header)
 {
 	return header == 0 || header == 43 || header == 60 || header == EXTENSION_AUTH ||
 	       header == EXTENSION_FRAGMENT;
 }
 
-/* How long it is, when its second byte is `length`. */
+/* Its length in bytes, if its second byte is `length`. */
 __noinline u32 extension_bytes(u32 header, u32 length)
 {
 	if (header == EXTENSION_FRAGMENT)
@@ -269,7 +269,7 @@ __noinline int parse_bare(struct __sk_buff *skb, u32 at, struct packet *p)
 #define VXLAN_PORT_LINUX 8472
 #define VXLAN_HAS_ID	 0x08
 
-/* Whether `p` carries an Ethernet frame with an IP packet in VXLAN, and then that packet. */
+/* Parses the IP packet in an Ethernet frame in VXLAN that `p` carries; false if there is none. */
 static __always_inline int parse_inner(struct __sk_buff *skb, const struct packet *p,
 				       struct packet *inner)
 {

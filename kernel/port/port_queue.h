@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How long the queues of a port are now. */
+/* Current lengths of a port's queues. */
 #ifndef VMCC_PORT_QUEUE_H
 #define VMCC_PORT_QUEUE_H
 
@@ -46,8 +46,8 @@ static __always_inline void add_length(u32 class, u32 own, u64 backlog, struct l
 	out->own += class == own ? backlog : 0;
 }
 
-/* How long a round of the classes in `busy` takes.  One at its ceiling takes that, not its turns.
- */
+/* Duration of a round of the classes in `busy`.  A class at its ceiling has that rate, not its
+ * turns. */
 __noinline u64 round_of(const struct port_config *cfg, u32 busy)
 {
 	struct mark_left left = {};
@@ -70,7 +70,7 @@ __noinline u64 round_of(const struct port_config *cfg, u32 busy)
 	return mark_round_left(&left, cfg->rate);
 }
 
-/* What a strict order leaves class `own` when those ahead take all that they may. */
+/* Rate that strict priority leaves class `own` when those ahead use all of theirs. */
 static __always_inline u64 left_by_order(const struct port_config *cfg, u32 own, u32 busy)
 {
 	u64 left = cfg->rate;
@@ -83,7 +83,7 @@ static __always_inline u64 left_by_order(const struct port_config *cfg, u32 own,
 	return left;
 }
 
-/* What class `own` has of the port's rate now, beside the others in `busy`. */
+/* Current rate of class `own`, with the others in `busy`. */
 __noinline u64 class_rate(const struct port_config *cfg, u32 own, u32 busy)
 {
 	const struct port_class *c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How long the queue is that a port had before it was served, and that a packet is about to join.
+ * Length of the port's own queue that a packet is about to join.
  *
  * A port with several hardware queues (mq) has a queue for each, and the kernel picks one when this
  * program has run.  So the choice is made here as the kernel will make it (netdev_pick_tx): the

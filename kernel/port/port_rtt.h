@@ -83,7 +83,7 @@ struct {
 	__type(value, struct port_rtt);
 } port_rtts SEC(".maps");
 
-/* What of a TCP header matters here. */
+/* The relevant fields of a TCP header. */
 struct tcp_marks {
 	u32 mark;   /* what an answer will show */
 	u32 answer; /* what this packet answers, if `answers` */
@@ -143,7 +143,7 @@ static __always_inline int read_marks(struct __sk_buff *skb, u32 at, struct tcp_
 	return 1;
 }
 
-/* Whether a new window begins, which then has the faded rest of those before. */
+/* True if a new window begins; it then has the decayed content of those before. */
 static __always_inline int rtt_turn_window(struct port_rtt *seen, u64 now)
 {
 	u64 at = seen->window_at;

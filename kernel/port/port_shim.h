@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What may stand between Ethernet and IP besides VLAN tags: PPPoE, or labels of MPLS. */
+/* Headers between Ethernet and IP besides VLAN tags: PPPoE, or labels of MPLS. */
 #ifndef VMCC_PORT_SHIM_H
 #define VMCC_PORT_SHIM_H
 
@@ -29,7 +29,7 @@ static __always_inline u16 parse_pppoe(struct __sk_buff *skb, u32 *at)
 	return type == PPP_IPV6 ? ETH_P_IPV6 : 0;
 }
 
-/* Whether the header's own sum is right, and the packet is there whole. */
+/* True if the header's checksum is right, and the packet is complete. */
 static __always_inline int is_ipv4(struct __sk_buff *skb, u32 at)
 {
 	u8 h[IPV4_HEADER_BYTES] __attribute__((aligned(4)));

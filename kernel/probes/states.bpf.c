@@ -9,7 +9,7 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* Whether the socket's algorithm is one of ours; what it keeps. */
+/* True if the socket's algorithm is one of ours; copies its state. */
 CC_NOINLINE int state_of(const struct inet_connection_sock *icsk, struct socket_state *to)
 {
 	struct mp_sk kept = {};

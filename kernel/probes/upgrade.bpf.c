@@ -29,8 +29,7 @@ struct {
 	__type(value, u64);
 } upgrade_cgroups SEC(".maps");
 
-/* Where a network namespace keeps what MPTCP has of it; absent where the kernel hides its
- * variables. */
+/* Index of MPTCP's data in a network namespace; absent where the kernel hides its variables. */
 extern const void mptcp_pernet_id __ksym __weak;
 
 static __always_inline int switched_on(void)
@@ -49,7 +48,7 @@ static __always_inline int switched_on(void)
 	return BPF_CORE_READ(mptcp, mptcp_enabled);
 }
 
-/* Is the process in a chosen cgroup, or inside of one? */
+/* True if the process is in a chosen cgroup or below one. */
 static __always_inline int chosen(void)
 {
 	int level;

@@ -5,7 +5,7 @@
 
 #include "bucket.h"
 
-/* What is owed is owed in bytes: follows a change of a rate. */
+/* Follows a change of a rate: debts stay the same in bytes. */
 static __always_inline void follow_price(uint64_t *free_at, uint64_t *price, u64 now,
 					 u64 byte_ns_q20)
 {
@@ -15,7 +15,7 @@ static __always_inline void follow_price(uint64_t *free_at, uint64_t *price, u64
 	*price = byte_ns_q20;
 }
 
-/* When the port may send again; 0: now. */
+/* Time at which the port may send again; 0: now. */
 static __always_inline u64 held_until(const struct qdisc_config *set, struct qdisc_port *port,
 				      u64 now)
 {

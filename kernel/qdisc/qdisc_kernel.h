@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the BPF queueing discipline needs of the kernel beyond kernel_types.h. */
+/* Kernel types of the BPF queueing discipline beyond kernel_types.h. */
 #ifndef VMCC_QDISC_KERNEL_H
 #define VMCC_QDISC_KERNEL_H
 

@@ -50,7 +50,7 @@ struct {
 	__type(value, struct qdisc_port);
 } qdisc_port SEC(".maps");
 
-/* What others read of the queues: the marking program's map of this name is this one. */
+/* Queue lengths for readers: the marking program's map of this name is this one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PORT_CLASSES);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Whose turn it is: strict priority, or deficit round robin (Shreedhar and Varghese 1995), and
- * MQ-ECN's time of a round (spec/algorithms.md section 8).
+ * Scheduling: strict priority, or deficit round robin (Shreedhar and Varghese 1995), and MQ-ECN's
+ * round time (Bai et al., NSDI 2016).
  *
  * Deviations: queues take turns in fixed order, not in the order in which they woke up.  A packet
  * longer than its quantum (segmentation offload) gets its turns at once instead of one by one; its
@@ -61,7 +61,7 @@ struct turn {
 	u32 by_right; /* the class has its turn by its right, not by its place in the order */
 };
 
-/* May the class send now?  Has it something to send, and is its ceiling respected? */
+/* True if the class may send now: it has a packet, and its ceiling allows that. */
 static __always_inline int may_send(struct turn *turn, struct qdisc_queue *queue,
 				    const struct qdisc_class *class)
 {
@@ -75,7 +75,7 @@ static __always_inline int may_send(struct turn *turn, struct qdisc_queue *queue
 	return 0;
 }
 
-/* Whether the class has not had yet what it has a right to. */
+/* True if the class is below its guarantee. */
 static __always_inline int has_right(struct turn *turn, struct qdisc_queue *queue,
 				     const struct qdisc_class *class)
 {

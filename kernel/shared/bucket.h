@@ -16,8 +16,8 @@ static inline unsigned long long cost_ns(unsigned long long bytes, unsigned long
 	return bytes * byte_ns_q20 >> BUCKET_FRACTION;
 }
 
-/* When what has been sent is paid for, after `bytes` more.  An idle time is worth at most a burst.
- */
+/* Time at which all sent bytes are paid for, after `bytes` more.  Idle time counts as at most a
+ * burst. */
 static inline unsigned long long paid_at(unsigned long long free_at, unsigned long long now,
 					 unsigned long long burst_ns, unsigned long long bytes,
 					 unsigned long long byte_ns_q20)
@@ -27,8 +27,7 @@ static inline unsigned long long paid_at(unsigned long long free_at, unsigned lo
 	return free_at + cost_ns(bytes, byte_ns_q20);
 }
 
-/* When what is owed is paid for once a byte costs `to` instead of `from`: bytes are owed, not time.
- */
+/* Time at which the debt is paid once a byte costs `to` instead of `from`: the debt is in bytes. */
 static inline unsigned long long repriced(unsigned long long free_at, unsigned long long now,
 					  unsigned long long from, unsigned long long to)
 {

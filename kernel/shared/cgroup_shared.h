@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a cgroup's program is told; its mirror is crates/linux/bpf/src/shared/cgroup.rs. */
+/* Configuration of a cgroup's program; its mirror is crates/linux/bpf/src/shared/cgroup.rs. */
 #ifndef VMCC_CGROUP_SHARED_H
 #define VMCC_CGROUP_SHARED_H
 

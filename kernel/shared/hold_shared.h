@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What hold.bpf.c and its loader (crates/linux/bpf) share. */
+/* Shared by hold.bpf.c and its loader (crates/linux/bpf). */
 #ifndef VMCC_HOLD_SHARED_H
 #define VMCC_HOLD_SHARED_H
 

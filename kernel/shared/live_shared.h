@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What live.bpf.c is told; its mirror is crates/linux/bpf/src/shared/live.rs. */
+/* Configuration of live.bpf.c; its mirror is crates/linux/bpf/src/shared/live.rs. */
 #ifndef VMCC_LIVE_SHARED_H
 #define VMCC_LIVE_SHARED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What observe.bpf.c and its reader (crates/linux/bpf) share. */
+/* Shared by observe.bpf.c and its reader (crates/linux/bpf). */
 #ifndef VMCC_OBSERVE_SHARED_H
 #define VMCC_OBSERVE_SHARED_H
 

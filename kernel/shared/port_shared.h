@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs of a port and the loader (crates/linux/port/src/serve) both read.  Fixed
- * layouts, no pointers. */
+/* Shared by the programs of a port and the loader (crates/linux/port/src/serve).  Fixed layouts, no
+ * pointers. */
 #ifndef VMCC_PORT_SHARED_H
 #define VMCC_PORT_SHARED_H
 
@@ -11,7 +11,7 @@
 #define PORT_PRIORITIES 32
 #define PORT_NO_CLASS	0xff
 
-/* Where the length of a class's queue is read. */
+/* Source of the length of a class's queue. */
 enum port_source {
 	PORT_SOURCE_ROOT = 0, /* the root queue of the port, whatever it is */
 	PORT_SOURCE_LEAF = 1, /* a queue below the root per class, found by its handle */
@@ -19,13 +19,13 @@ enum port_source {
 		2, /* the map port_queues, where our own queueing discipline publishes it */
 };
 
-/* What may choose a class although a tenant chooses it. */
+/* Fields that may select a class although a tenant writes them. */
 enum port_trust {
 	PORT_TRUST_PRIORITY = 1, /* of packets that no socket of the port's namespace sent */
 	PORT_TRUST_TUNNEL = 2,	 /* the packet inside VXLAN */
 };
 
-/* When a class marks. */
+/* Marking rule of a class. */
 enum port_rule {
 	PORT_RULE_NONE = 0,
 	PORT_RULE_LENGTH = 1,  /* above threshold_bytes */
@@ -137,7 +137,7 @@ struct port_queue {
 	uint64_t sojourn_ns; /* of the packet that left last */
 };
 
-/* What the programs keep and the loader shows. */
+/* State of the programs, which the loader shows. */
 struct port_state {
 	uint64_t round_q8;	       /* smoothed time of one round, 1/256 ns */
 	uint64_t round_at;	       /* when it was last brought up to date */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the BPF queueing discipline, the marking program and the loader all read.
+ * Shared by the BPF queueing discipline, the marking program and the loader.
  *
  * Fixed layouts, no pointers.  Costs of time per byte are in ns with 20 fractional bits: 8e9 / rate
  * in bits per second, times 2^20; exact to 2e-5 at 100 Gbit/s, no overflow for a 64 kB packet at

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs and the loader (crates/linux/bpf) both read.  Fixed layouts, no pointers. */
+/* Shared by the programs and the loader (crates/linux/bpf).  Fixed layouts, no pointers. */
 #ifndef VMCC_SHARED_H
 #define VMCC_SHARED_H
 
@@ -15,7 +15,7 @@
 #define MP_ACCOUNT_REQUESTS 64
 #define MP_EVENT_BYTES	    262144
 
-/* Where the callbacks' table has its flags, and the one that asks for AccECN (RFC 9768). */
+/* Offset of the flags in the table of callbacks, and the flag that requests AccECN (RFC 9768). */
 #define MP_OPS_FLAGS	      80
 #define TCP_CONG_NEEDS_ACCECN 4
 
@@ -37,8 +37,8 @@ struct mp_config {
 };
 
 /*
- * Who answers for connections, and what they have: the owner of a network namespace that a user
- * made, else the namespace, within the initial one the user.
+ * Account of connections: the owner of a network namespace that a user made, else the namespace,
+ * within the initial one the user.
  */
 struct mp_account {
 	uint64_t connections; /* in the table; wraps below 0 if the account was evicted meanwhile */
@@ -49,7 +49,7 @@ struct mp_account {
 	uint64_t beyond; /* paths of connections that had CC_MAX_PATHS others */
 };
 
-/* What an algorithm counts; the first are reductions, by cause (enum cc_cause). */
+/* Counters of an algorithm; the first are reductions, by cause (enum cc_cause). */
 enum mp_count {
 	MP_COUNT_ECE = CC_CAUSE_ECE,
 	MP_COUNT_LOSS = CC_CAUSE_LOSS,

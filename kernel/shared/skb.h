@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What programs at a port see of a packet, and what they answer. */
+/* Packet fields for programs at a port, and their return values. */
 #ifndef VMCC_SKB_H
 #define VMCC_SKB_H
 

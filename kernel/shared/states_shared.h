@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What states.bpf.c and its reader (crates/linux/bpf) share. */
+/* Shared by states.bpf.c and its reader (crates/linux/bpf). */
 #ifndef VMCC_STATES_SHARED_H
 #define VMCC_STATES_SHARED_H
 
 #include "cc.h"
 
-/* Why a path of a connection of several is not coupled. */
+/* Reason for which a path of a multipath connection is not coupled. */
 enum state_refused {
 	STATE_NOT_REFUSED,
 	STATE_NO_ROOM, /* in the table of connections, or in its account's part of it */
 	STATE_BEYOND,  /* the connection has CC_MAX_PATHS other paths */
 };
 
-/* What an algorithm keeps of one socket. */
+/* An algorithm's state of one socket. */
 struct socket_state {
 	uint64_t cookie;    /* as socket diagnostics say it; 0: nobody has asked them yet */
 	char algorithm[16]; /* its name in the kernel */

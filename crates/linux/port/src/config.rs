@@ -18,22 +18,22 @@ pub const MAX_PRIORITIES: usize = 32;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortConfig {
-    /// What the port may send, a hard cap. Absent: what the link carries; no queue builds on the port then.
+    /// Rate of the port, a hard cap. Absent: that of the link; no queue builds on the port then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitsPerSec>,
     /// The VM that the port belongs to, if its ports share one budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm: Option<VmBudget>,
-    /// In which order the queues are served: `fifo` (one queue), `drr` (by weight) or `priority` (the first first).
+    /// Order in which the queues are served: `fifo` (one queue), `drr` (by weight) or `priority` (the first first).
     #[serde(default)]
     pub queue: Discipline,
-    /// What a queue of weight 1 may send per round. Absent: one packet of the port's MTU.
+    /// Bytes per round of a queue of weight 1. Absent: one packet of the port's MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
-    /// What each queue holds before it drops.
+    /// Capacity of each queue.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When the queues mark. Where a rule's `rtt` is absent, the RTT is measured from the traffic that passes.
+    /// Marking rule of the queues. Where a rule's `rtt` is absent, the RTT is measured from the traffic that passes.
     #[serde(default)]
     pub marking: Marking,
     /// A measured RTT counts as no less than this.
@@ -42,7 +42,7 @@ pub struct PortConfig {
     /// A measured RTT counts as no more than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_max: Option<Nanos>,
-    /// What becomes of packets without ECN where others are marked.
+    /// Treatment of packets without ECN where others are marked.
     #[serde(default)]
     pub not_ect: NotEct,
     /// The share of its buffer above which a queue that marks is overloaded: packets are dropped there with a probability
@@ -54,14 +54,14 @@ pub struct PortConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.5, max = 1))]
     pub phantom: Option<f64>,
-    /// What may choose a class besides addresses, protocols, ports and cgroups: what a tenant writes into its packets, or
-    /// what forwarding makes of that. Absent: `dscp` and `tunnel`; an empty list: none of them.
+    /// Fields that may select a class besides addresses, protocols, ports and cgroups: those that a tenant writes, or that
+    /// forwarding derives from them. Absent: `dscp` and `tunnel`; an empty list: none of them.
     #[serde(default = "default_trust", skip_serializing_if = "is_default_trust")]
     pub trust: Vec<Trust>,
-    /// What schedules the queues.
+    /// Scheduler of the queues.
     #[serde(default)]
     pub backend: Backend,
-    /// The service queues; none stands for one that takes everything. What no class asks for goes to the last.
+    /// The service queues; none stands for one that takes everything. Packets that no class selects go to the last.
     #[serde(default, rename = "class", skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassConfig>,
 }
@@ -95,16 +95,16 @@ pub struct ClassConfig {
     /// Its weight against the other queues (`drr`).
     #[serde(default = "one")]
     pub weight: u32,
-    /// What it gets when it has that much to send. Absent: its weight's share of the port's rate.
+    /// Rate that it has when it is backlogged. Absent: its weight's share of the port's rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<BitsPerSec>,
-    /// What it may use of idle bandwidth. Absent: the port's rate; equal to the guarantee: a hard cap.
+    /// Limit of its rate with idle bandwidth of others. Absent: the port's rate; equal to the guarantee: a hard cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<BitsPerSec>,
-    /// What it holds before it drops. Absent: the port's.
+    /// Capacity of its queue. Absent: the port's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Limit>,
-    /// When it marks. Absent: as the port.
+    /// Its marking rule. Absent: the port's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marking: Option<Marking>,
     /// Packets with one of these DSCPs (0 to 63).
@@ -165,7 +165,7 @@ impl Default for PortConfig {
     }
 }
 
-/// What becomes of packets without ECN that meet a queue above its threshold.
+/// Treatment of packets without ECN that meet a queue above its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotEct {
@@ -208,15 +208,15 @@ pub struct Filter {
     pub to_port: Option<u16>,
 }
 
-/// What all ports of one VM may send together.
+/// Rate of all ports of one VM together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VmBudget {
     /// The VM; ports that name the same one share its budget.
     pub name: String,
-    /// What the VM may send, over all its ports.
+    /// Rate of the VM, over all its ports.
     pub rate: BitsPerSec,
-    /// How its ports share it.
+    /// Division among its ports.
     #[serde(default)]
     pub share: VmShare,
     /// With `split`: the part of this port is `weight / weights`.
@@ -235,7 +235,7 @@ impl VmBudget {
     }
 }
 
-/// How a VM's ports share its budget.
+/// Division of a VM's budget among its ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum VmShare {
@@ -247,7 +247,7 @@ pub enum VmShare {
     Shared,
 }
 
-/// What of a packet may choose its class, where others than the operator decide about it.
+/// Fields that may select a packet's class although others than the operator write them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
@@ -259,7 +259,7 @@ pub enum Trust {
     Tunnel,
 }
 
-/// What schedules a port's queues.
+/// Scheduler of a port's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
