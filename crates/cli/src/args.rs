@@ -82,7 +82,7 @@ pub(crate) enum Command {
     /// Load the algorithms as congestion controls of this host, until `vmcc down` or a restart (root)
     Up(UpOptions),
     /// Restore what the agent (`vmcc up --config`) changed; without an agent, remove the congestion controls that `vmcc up`
-    /// loaded (root)
+    /// loaded (root). Ports of `vmcc mark` stay: `vmcc unmark`
     Down,
     /// Show loaded algorithms and who loaded them, their connections, and the served ports (root)
     Status,

@@ -42,7 +42,7 @@ pub(crate) struct Point {
 pub(crate) struct Track {
     /// Index into [`LabSpec::flows`].
     pub(crate) flow: usize,
-    /// Index into [`LabSpec::paths`]; beyond them, ways without a name.
+    /// Index into [`LabSpec::paths`]; beyond them, routes without a name.
     pub(crate) path: usize,
     /// Local and remote end; `None` in tests.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,

@@ -111,8 +111,8 @@ impl RoutePair {
 
 /// Routes of packets.
 pub trait Routes: fmt::Debug + Send + Sync {
-    /// The routes from one host to another; empty if there are none. Where flows are spread by hash, `count` of them, each
-    /// choice taken from `draw`; elsewhere each that there is, once.
+    /// The routes from one host to another; empty if there are none. With ECMP `count` of them, each choice taken
+    /// from `draw`; elsewhere each that there is, once.
     fn between(
         &self,
         from: HostId,

@@ -22,7 +22,7 @@ pub struct LinkSettings {
     pub marking: Marking,
     /// The queues of its port.
     pub queue: Queue,
-    /// Packets lost on the way.
+    /// Packets lost on the link.
     pub loss: Loss,
     /// The most of a random extra delay.
     pub jitter: Nanos,
@@ -67,10 +67,10 @@ pub struct Reverse {
     /// Marking rule of that port's queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marking: Option<Marking>,
-    /// Packets lost on the way back.
+    /// Packets lost in the reverse direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// The most of a random extra delay on the way back.
+    /// The most of a random extra delay in the reverse direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Nanos>,
 }

@@ -172,8 +172,8 @@ fn routed_link(network: &Network, id: LinkId, uses: &Uses<'_>) -> Result<RoutedL
     })
 }
 
-/// The routes of each pair of hosts, in both directions. Choices by hash depend on the hosts alone, as those of a
-/// switch that looks at addresses.
+/// The routes of each pair of hosts, in both directions. Choices are hashes of the hosts' names, as those of a switch
+/// that hashes addresses.
 fn routes(network: &Network, pairs: &Pairs) -> Result<BTreeMap<(usize, usize), Vec<RoutePair>>, Error> {
     let mut routes = BTreeMap::new();
     for (&(from, to), &count) in pairs {

@@ -45,7 +45,7 @@ pub struct Direction {
     pub wire: Wire,
 }
 
-/// A way between the hosts.
+/// A route between the hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
     /// As results call it.

@@ -10,7 +10,7 @@
 //! link delays or loses packets they pass a namespace of wires in between, whose legs have netem, or a user-space link between them.
 //!
 //! A subflow leaves its stack on its lane's interface. From there on rules (`from A to B`) say by which port a node
-//! sends it on, so that any set of ways can be laid, whatever else goes to the same host. Nobody asks for hardware
+//! sends it on, so that any set of routes is possible, whatever else goes to the same host. Nobody asks for hardware
 //! addresses (`wire::ROUTED`). Only what carries packets is made: idle parts of a network change nothing.
 
 use super::stack::{Ends, Stack};
@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
         self.rule(at, Match::To(address), &port)
     }
 
-    /// The way of packets between two addresses.
+    /// The route of packets between two addresses.
     fn lay(&mut self, links: &[LinkId], from: Ipv4Addr, to: Ipv4Addr) -> Result<(), Error> {
         for id in links {
             let at = self.nodes[&self.routed.links[id.index()].from];
@@ -161,7 +161,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Has such packets leave by `port`, once; the ways of one pair of hosts are the same for all its flows.
+    /// Has such packets leave by `port`, once; the routes of one pair of hosts are the same for all its flows.
     fn rule(&mut self, at: &'a Netns, packets: Match, port: &str) -> Result<(), Error> {
         if !self.rules.insert((at.name().to_owned(), packets.clone())) {
             return Ok(());

@@ -181,7 +181,7 @@ pub(super) fn answer_for_own(vm: &Netns) -> Result<(), Error> {
     vm.sysctl("net.ipv4.conf.all.arp_ignore", "1")
 }
 
-/// Moves a vNIC to another NIC's bridge, and tells every client the way. The first `vms` hosts are VMs.
+/// Moves a vNIC to another NIC's bridge, and updates the route at every client. The first `vms` hosts are VMs.
 pub(super) fn remap(remap: &Remap, vms: usize, stacks: &[Stack], switches: &[Netns]) -> Result<(), Error> {
     let Some(switch) = switches.first() else { return Ok(()) };
     let &Remap { vm, vnic, nic, .. } = remap;

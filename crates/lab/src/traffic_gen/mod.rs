@@ -45,9 +45,9 @@ pub(crate) enum TrafficJob {
     Send {
         /// Time of the order, after 1970: reports count from it.
         since: Duration,
-        /// From where to where, by way; the first one carries the handshake.
+        /// Ends of each route; the first one carries the handshake.
         ways: Vec<(IpAddr, SocketAddr)>,
-        /// Connections, each over all ways.
+        /// Connections, each over all routes.
         connections: u32,
         /// Of its connections.
         settings: Settings,
@@ -118,7 +118,7 @@ pub(crate) enum Event {
     Closed {
         /// The connection's number.
         connection: u32,
-        /// The way that it was on.
+        /// Its route.
         way: usize,
         /// Time.
         at: Duration,
@@ -170,7 +170,7 @@ impl From<PathClose> for CloseReason {
 pub(crate) struct PathSample {
     /// The connection's number.
     pub connection: u32,
-    /// The way that it is on.
+    /// Its route.
     pub way: usize,
     /// Time.
     pub at: Duration,

@@ -137,7 +137,7 @@ impl Flow {
     }
 }
 
-/// Opens a path on every way but the first, each once.
+/// Opens a path on every route but the first, each once.
 async fn open(
     connection: Connection,
     routes: Vec<Route>,

@@ -21,7 +21,7 @@ const REDIAL_DELAY: Duration = Duration::from_millis(250);
 /// That time at most.
 const MAX_REDIAL_DELAY: Duration = Duration::from_secs(10);
 
-/// A way to the server: from an address here, by an interface, to one of its addresses.
+/// A route to the server: from a local address, by an interface, to one of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Source address; none: the system's choice.

@@ -243,7 +243,7 @@ impl Tree {
 }
 
 impl Routes for Tree {
-    /// By independent hashes, as ECMP would pick them for that many flows; acknowledgments have hashes of their own.
+    /// By independent choices, as ECMP's of that many flows; acknowledgments have choices of their own.
     fn between(
         &self,
         from: HostId,

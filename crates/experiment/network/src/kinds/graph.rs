@@ -77,7 +77,7 @@ pub struct GraphLink {
     /// Reordering: packets overtake each other where jitter exceeds their distance.
     #[serde(default)]
     pub reorder: bool,
-    /// Differences of the way from `to` to `from`.
+    /// Differences of the direction from `to` to `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<Reverse>,
 }
@@ -107,7 +107,7 @@ impl GraphLink {
         LinkSettings { loss: self.loss, jitter: self.jitter, reorder: self.reorder, ..queued }
     }
 
-    /// The same on the way from `to` to `from`.
+    /// The same in the direction from `to` to `from`.
     fn back(&self) -> LinkSettings {
         self.reverse.clone().unwrap_or_default().of(&self.settings())
     }

@@ -22,7 +22,7 @@ pub struct LeafSpine {
     /// Leaf switches.
     #[schemars(range(min = 1, max = 64))]
     pub leaves: u32,
-    /// Spine switches, and so ways between two leaves.
+    /// Spine switches, and so routes between two leaves.
     #[schemars(range(min = 1, max = 64))]
     pub spines: u32,
     /// Hosts at each leaf.

@@ -98,7 +98,7 @@ pub trait Kind: fmt::Debug {
     fn is_symmetric(&self) -> bool {
         false
     }
-    /// The hosts that `from` has a way to. `None`: all.
+    /// The hosts that `from` has a route to. `None`: all.
     fn reachable(&self, _from: &str) -> Option<BTreeSet<String>> {
         None
     }

@@ -301,7 +301,7 @@ impl VirtualHost {
     }
 }
 
-/// Every vNIC's ways through every NIC. The first hosts are the VMs.
+/// Every vNIC's routes through every NIC. The first hosts are the VMs.
 #[derive(Debug)]
 struct Vms {
     /// Sending and receiving port of each vNIC of each VM.
@@ -314,7 +314,7 @@ struct Vms {
 }
 
 impl Vms {
-    /// One vNIC's way through one NIC to one client, and back.
+    /// One vNIC's route through one NIC to one client, and back.
     fn through(&self, vm: usize, vnic: usize, nic: usize, client: usize) -> RoutePair {
         let (out, home) = self.nics[nic];
         let last = self.clients[nic].get(client);

@@ -39,15 +39,15 @@ pub enum Scheduler {
     PipeCwnd,
 }
 
-/// By which way the acknowledgments of a multipath connection go back.
+/// Path of the acknowledgments of a multipath connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AckPath {
-    /// Each subflow's on its own way, as MPTCP's.
+    /// Each subflow's on its own path, as MPTCP's.
     Own,
-    /// All on the way back with the least round trip, as its receiver measures it (mTCP).
+    /// All on the path with the lowest RTT, as the receiver measures it (mTCP).
     Best,
-    /// All on the first subflow's way.
+    /// All on the first subflow's path.
     Fixed,
 }
 
@@ -89,7 +89,7 @@ pub struct Host {
     pub subflows: Option<u32>,
     /// Scheduler of a multipath sender: the subflow of the next segment.
     pub scheduler: Scheduler,
-    /// By which way the acknowledgments of a multipath connection go back.
+    /// Path of the acknowledgments of a multipath connection.
     pub ack_path: AckPath,
     /// Congestion windows of a QUIC connection: one per path, or one for all. Absent: `separate`.
     #[serde(skip_serializing_if = "Option::is_none")]

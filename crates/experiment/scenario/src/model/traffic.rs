@@ -79,7 +79,7 @@ pub struct Common {
     /// Scheduler of its senders, instead of the hosts' `scheduler`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
-    /// By which way its acknowledgments go back, instead of the hosts' `ack_path`.
+    /// Path of its acknowledgments, instead of the hosts' `ack_path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack_path: Option<AckPath>,
     /// Congestion windows of its QUIC connections, instead of the hosts' `coupling`.
