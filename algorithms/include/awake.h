@@ -1,75 +1,75 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* clang-format off */
 /*
  * Detection of descheduling: a sender compares its own clock with the peer's to find intervals in
- * which its virtual CPU did not run ("sleep" below).
+ * which its virtual CPU did not run.  Such an interval is a "sleep" in the names below.
  *
- *   silence  no ACK for `gap`, nor for a quarter of T, though data was in flight
- *   sleep    the ACK that ends it was sent long before: since the one that was handled last the
- *            peer's clock (RFC 7323) has gone on by less than half of the silence.  What keeps the
- *            peer from sending ACKs, a link that is down, a peer that is off, the time for which it
- *            delays one, a queue that data wait in, moves that clock.
+ *   silence  no ACK for `gap`, nor for a quarter of T, although data were in flight
+ *   sleep    the ACK that ends it was sent long before: since the previous ACK the peer's clock (RFC
+ *            7323) has advanced by less than half of the silence.  A link that is down, a peer that
+ *            is descheduled, a delayed ACK or a queue in the data's direction advance that clock.
  *            Without timestamps: silence of 2 T and of 50 ms, longer than ACKs are delayed
  *
- * Where a machine runs for less than a round trip at a time, the ACK before a silence had waited as
- * well.  How long it had is `late`, from the last sleep on, and counts as silence:
+ * If a machine runs for less than one RTT at a time, the ACK before a silence had waited as well.
+ * Its wait is `late`, from the last sleep on, and counts as silence:
  *
- *   late     at a sleep: late + silence - what the peer's clock went on by; with every other ACK it
- *            changes by what the own clock went on by more than the peer's, to 0 at least and never
- *            up.  It is 0 again with the first sample of a packet that left after the sleep
+ *   late     at a sleep: late + silence - the advance of the peer's clock.  With every other ACK it
+ *            changes by the advance of the own clock less that of the peer's, to 0 at least and
+ *            never up.  It is 0 again with the first sample of a packet that left after the sleep
  *   sleep    2 * (late + silence - advance) > silence
  *
- * A peer whose clock stood still (it was suspended) makes ACKs look late for good.  What an ACK has
- * waited is part of its sample of the round trip, beside what the path takes, the lower of T and
- * the host's minimum.  A sample that has no room for `late` belies it: then it counts as 0, and so
- * it does where there is no sample.
+ * If the peer was suspended, its clock stopped, and all later ACKs appear late.  The wait of an ACK
+ * is part of its RTT sample, in addition to the path's own RTT, the lower of T and the host's
+ * minimum.  A sample that is too short to contain `late` refutes it: `late` then counts as 0, and
+ * so it does without a sample.
  *
- * An ACK that another overtook is no such: the network kept it.  Nor is it heard for the rest.
+ * An ACK that was overtaken by another is no proof: the network delayed it.  It is otherwise
+ * ignored.
  *
- * What then holds:
+ * Effects:
  *
  *   samples  of packets that left before the end of the sleep contain it.  They do not enter T,
- *            which goes its own way from what the host's estimate was, until that is the same again
+ *            which departs from the host's estimate until both are equal again
  *
- *   timeout  if it came before an ACK that had been waiting, it was in vain: the window and
- *            ssthresh of before come back; during a reduction, what it was to end at.  Only
- *            timestamps prove this, and only those of this silence:
- *            2 * (silence - advance) > silence, and the peer sent the ACK before the timeout: what
- *            it sends later may answer that one's retransmission
+ *   timeout  before an ACK that had waited is spurious: window and ssthresh are restored; during a
+ *            reduction, its target.  Only timestamps prove this, and only those of this silence:
+ *            2 * (silence - advance) > silence, and the peer sent the ACK before the timeout: a
+ *            later one may acknowledge the retransmission
  *
- *   pace     all that was in flight is acknowledged at once, and a whole window would leave as one
- *            burst: it is spread over T, for as long, and up to 2 T where it has not left by then:
- *            a host that begins to reduce meanwhile holds the window at what is in flight, little
- *            by then, and gives back the rest at the end: ssthresh is what is spread then, and over
- *            half of T in slow start, which doubles it.  Not where runs are shorter than a round
- *            trip: most of it would still wait when the machine is off again, which costs more
- *            than a queue that is too short for it.  A run that is ended by a sleep was long
- *            enough if a packet of it was acknowledged in it; `trust` goes up by one with each that
- *            was and down by eight with each that was not, from 0 to 15, and at 8 it is paced.  A
- *            sleep of less than T goes on with the one before if its ACK was there before it
+ *   pace     all data in flight are acknowledged at once, and a whole window would leave as a burst.
+ *            It is paced over T, and up to 2 T if it has not left by then: a host that begins to
+ *            reduce meanwhile limits the window to the small amount in flight, and returns to
+ *            ssthresh at the end.  ssthresh is paced then, and over half of T in slow start, which
+ *            doubles it.  Not if runs are shorter than one RTT: most of the window would still wait
+ *            at the next sleep, which costs more than a queue that overflows.  A run is long enough
+ *            if a packet of it was acknowledged in it.  `trust` increases by one with each such
+ *            run and decreases by eight with each other, from 0 to 15; from 8 on the window is
+ *            paced.  A sleep of less than T continues the one before if its ACK was there before
  *
- * Deviations: none, there is no paper.  A sleep that begins and ends while packets wait for ACKs
- * that the network still has is seen if it is longer than a quarter of T.  A connection of which
- * every ACK has waited alike, from the first one on, is not seen to sleep.  One thing that is none
- * is taken for it: ACKs that the network delays on their way back, of a sudden, by more than `gap`
- * and a quarter of T (a queue there that jumps, a radio link that pauses).  Samples of a round trip
- * are withheld then and a window is spread; a timeout before such an ACK was in vain as well.
+ * Deviations: none, there is no paper.  A sleep that begins and ends while the ACKs are still in the
+ * network is detected if it is longer than a quarter of T.  If all ACKs of a connection waited
+ * alike from the first one on, no sleep is detected.  There is one false positive: the network
+ * suddenly delays ACKs by more than `gap` and a quarter of T (a queue that jumps, a radio link that
+ * pauses).  Samples of one RTT are then withheld and one window is paced; a timeout before such an
+ * ACK was spurious as well.
  *
  * Valid range: silences up to half an hour.  Any content of the memory is accepted.
  */
+/* clang-format on */
 #ifndef VMCC_AWAKE_H
 #define VMCC_AWAKE_H
 
 #include "lia.h"
 
 #define CC_AWAKE_DELAYED_US 50000u /* Linux delays ACKs by up to 40 ms */
-#define CC_AWAKE_NEAR	    8u	   /* estimates that differ by less than one of so many are alike */
+#define CC_AWAKE_NEAR	    8u	   /* estimates that differ by less than 1/8 are alike */
 #define CC_AWAKE_TICK_US    1000u  /* of the peer's clock */
 #define CC_AWAKE_LATE_US    3600000000u
 
 #define CC_AWAKE_WAITS (1u << 0) /* data was in flight at the last ACK */
 #define CC_AWAKE_SLEPT (1u << 1) /* samples may be of before woke_us */
 #define CC_AWAKE_PACED (1u << 2)
-#define CC_AWAKE_PROOF (1u << 3) /* the clocks over this silence alone tell of a sleep */
+#define CC_AWAKE_PROOF (1u << 3) /* the clocks over this silence alone prove a sleep */
 
 #define CC_AWAKE_TRUST_SHIFT 8 /* in flags: how sure it is that the next run is long enough */
 #define CC_AWAKE_TRUST	     (15u << CC_AWAKE_TRUST_SHIFT)

@@ -24,8 +24,8 @@
  *
  * One that detects paths which share a bottleneck (`detects` in registry.toml) has a sixth:
  *
- *   detect         after on_ack, with what all paths of the connection have seen.  It may ask to
- *                  close the path, and may change its window to see whether others notice.  A host
+ *   detect         after on_ack, with the history of all paths of the connection.  It may request to
+ *                  close the path, and may change its window as a probe of the siblings.  A host
  *                  that does not close paths need not call it.  The event is the hook's own copy,
  *                  which it may change: a second one would not fit on the stack of a BPF program
  *
@@ -150,9 +150,9 @@ struct cc_history {
 	uint32_t delays;  /* sum over its ACKs, in 1/1024 of a bin */
 	uint16_t acks;	  /* in this bin */
 	uint16_t marked;  /* of them with ECE */
-	uint16_t ignored; /* of them that tell nothing */
+	uint16_t ignored; /* of them without information about a queue */
 	uint8_t settle;	  /* complete bins that will be left out still */
-	uint8_t trial;	  /* the one whose answer is not known yet; 0: none is */
+	uint8_t trial;	  /* the trial whose effect is not known yet; 0: none */
 	uint16_t hold;	  /* the window of the probe that is being made; 0: none is */
 	uint16_t back;	  /* the window after it */
 	uint16_t until;	  /* when it ends, in ticks */
@@ -166,7 +166,7 @@ struct cc_history {
 struct cc_sharing {
 	struct cc_history path[CC_SHARING_PATHS]; /* each written by its path only */
 	int8_t evidence[CC_SHARING_PAIRS];
-	int8_t alone[CC_SHARING_PAIRS]; /* does one answer its probes, and the other not? */
+	int8_t alone[CC_SHARING_PAIRS]; /* sum of the trials: high if one path alone responds */
 	uint32_t shift;			/* a bin is 2^shift us long; 0: none has begun */
 };
 
@@ -189,18 +189,17 @@ struct cc_params {
 #define CC_ONLY_PATH	(1u << 3) /* send new data of the connection on this path only ... */
 #define CC_ALL_PATHS	(1u << 4) /* ... on every path again.  Both are advice to the scheduler */
 #define CC_SET_GAP	(1u << 5) /* only by one with `paces` in registry.toml */
-#define CC_ACK_EACH                                                                                \
-	(1u << 6) /* with CC_SET_GAP: each of those packets shall be acknowledged at once */
+#define CC_ACK_EACH	(1u << 6) /* with CC_SET_GAP: an immediate ACK per packet */
 
 struct cc_decision {
 	uint32_t set;
 	uint32_t cwnd_pkt;
 	uint32_t ssthresh_pkt;
 	uint32_t peer;	 /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
-			  * the peer is being closed itself: two paths may accuse each other at the
+			  * the peer is being closed itself: two paths may name each other at the
 			  * same moment */
 	uint32_t gap_us; /* time between two packets from now on; 0: no limit.  With CC_ACK_EACH
-			  * each of them also asks for an acknowledgment of its own, by CWR if ECN
+			  * each of them also requests an immediate acknowledgment, by CWR if ECN
 			  * is negotiated: a delayed one would wait for the next packet */
 };
 

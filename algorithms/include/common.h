@@ -288,7 +288,7 @@ CC_INLINE uint32_t cc_avoidance(struct cc_path *self, uint32_t w, uint32_t acked
 	return (uint32_t)cc_min64(w + whole, CC_MAX_CWND_PKT);
 }
 
-/* Ends on_grow: tells the host the window it should have, never one below what it has. */
+/* Ends on_grow: sets the host's window, never below the present one. */
 CC_INLINE void cc_grown(const struct cc_event *ev, uint32_t w, struct cc_decision *out)
 {
 	if (w > ev->cwnd_pkt)

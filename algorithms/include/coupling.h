@@ -33,7 +33,7 @@
 #define CC_OWN_SRTT 0
 #endif
 
-/* Slots that a loop over paths looks at before it asks whether there are more. */
+/* Slots that a loop over paths reads before it checks for more. */
 #define CC_STRIDE 4
 _Static_assert(CC_MAX_PATHS % CC_STRIDE == 0, "a stride must not pass the end of the array");
 

@@ -405,7 +405,7 @@ CC_INLINE void cc_sharing_block(const struct cc_group *group, struct cc_sharing 
 	}
 }
 
-/* Keeps bins near the longest round trip: a new length begins all anew. */
+/* Keeps bins near the longest RTT; a new length restarts all histories. */
 CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing *sharing)
 {
 	uint32_t longest_us = 0, i, shift = sharing->shift;
@@ -766,13 +766,13 @@ CC_NOINLINE void cc_sharing_turn(const struct cc_event *ev, const struct cc_grou
 	CC_LEAVE();
 }
 
-/* Begins anew what is known of a path: it has just been established, in a slot used before. */
+/* Restarts the history of a path that has just been established in a slot used before. */
 CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sharing)
 {
 	const struct cc_history nothing = {0};
 	uint32_t me = cc_sharing_own(ev), i;
 
-	/* Whichever detector it is that keeps something there. */
+	/* Of any detector that keeps state there. */
 	sharing->path[me] = nothing;
 	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		if (i != me) {
@@ -783,8 +783,8 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 }
 
 /*
- * If the own machine was off until now (1): on every path at once ACKs waited, queues ran empty and
- * fill again.  As at the beginning, the next few bins are left out, and this one.
+ * If the own machine was descheduled until now (1): on all paths at once ACKs waited, queues ran
+ * empty and fill again.  As at the beginning, the next few bins are left out, and this one.
  */
 CC_INLINE void cc_sharing_woke(const struct cc_event *ev, struct cc_sharing *sharing, uint64_t woke)
 {

@@ -35,7 +35,7 @@
 #define DRIZZLE_BITS	       20 /* fractional bits of u */
 #define DRIZZLE_ONE	       (1u << DRIZZLE_BITS)
 #define DRIZZLE_GAP_BITS       4       /* fractional bits of a gap in microseconds */
-#define DRIZZLE_SLOWEST	       64u     /* gaps of at most so many round trips, ... */
+#define DRIZZLE_SLOWEST	       64u     /* longest gap in RTTs, ... */
 #define DRIZZLE_MAX_GAP_US     100000u /* ... and this: half of the shortest timeout */
 #define DRIZZLE_ALPHA_AT_FIRST (CC_ALPHA_ONE_Q30 / 4)
 #define DRIZZLE_PRESSED_MAX    1024u
@@ -47,7 +47,7 @@ struct CC_PRIVATE drizzle {
 	uint32_t gap_q4;     /* us; nonzero: packets are spaced */
 	uint32_t rtt_us;     /* the newest sample: a delayed ACK's oldest has waited */
 	uint32_t average_q4; /* of these, in us: whole ones would not move by less than 8 */
-	uint32_t pressed;    /* how long marks have asked for less than the smallest window */
+	uint32_t pressed;    /* marks that requested less than the smallest window */
 };
 
 CC_INLINE uint32_t drizzle_spacing(const struct cc_params *params)

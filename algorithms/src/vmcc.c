@@ -12,19 +12,19 @@
  *                    event_times.h and statistics.h.  `detector = counts` is algorithm 2:
  *                    when ece_cnt_r reaches `trigger`, path s shares a bottleneck with r if
  *                    |ece_cnt_r - ece_cnt_s| < theta and |T_r - T_s| < phi * max(T_r, T_s);
- *                    then r, the newly marked path, asks to be closed
+ *                    then r, the newly marked path, requests to be closed
  *
  * Deviations, where the paper's text and pseudocode disagree: alpha and the cut follow RFC 8257
  * (once per window, update before cut); the path just marked is the one closed; an ACK that
  * triggers detection is cut as well.  By default paths are compared in time instead, because two
  * disjoint paths of equal rate and delay look to algorithm 2 like one.  In algorithm 2 each path is
  * tested within `early` of its establishment: once, or, with `tests = repeated`, at each ECE from
- * then on until it asks to be closed.  "If path-sharing detection not performed" allows both; no
- * pair is left out by that only a marked path is compared, since no other's count changes.  A path
- * that asked to be closed is no longer compared with, so that of two alike one survives; nor is one
- * in recovery from a timeout, which may be dead.  The option `count = rate` scales a sibling's
- * count to the own number of acknowledged packets before comparing: tested once, raw counts only
- * find sharing paths whose windows are alike.
+ * then on until it requests to be closed.  "If path-sharing detection not performed" allows both;
+ * no pair is left out by that only a marked path is compared, since no other's count changes.  A
+ * path that requested to be closed is no longer compared with, so that of two alike one survives;
+ * nor is one in recovery from a timeout, which may be dead.  The option `count = rate` scales a
+ * sibling's count to the own number of acknowledged packets before comparing: tested once, raw
+ * counts only find sharing paths whose windows are alike.
  *
  * Valid range: see coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit;
  * with one path it is DCTCP.
@@ -47,7 +47,7 @@ struct CC_PRIVATE vmcc {
 	uint32_t tested; /* detection has run on this path */
 };
 
-/* pub[0]: ece_cnt, acknowledged packets, whether the path asked to be closed. */
+/* pub[0]: ece_cnt, acknowledged packets, close requested. */
 CC_INLINE void vmcc_publish(const struct vmcc *v, struct cc_path *self)
 {
 	self->pub[0] = (self->pub[0] & VMCC_CLOSING) |

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* clang-format off */
 /*
- * vMCC for machines that are descheduled: its law and its detection in time, with what awake.h
- * recognizes of sleep.  Without a sleep it is vMCC, bit for bit.
+ * vMCC for machines that are descheduled: its law and its detection in time, with the detection of
+ * sleep in awake.h.  Without a sleep it is vMCC, bit for bit.
  *
  * Source: src/vmcc.c and awake.h.  After a sleep of the own machine
  *
- *   round trips  without it (awake.h), of every path, are what the law and the detection go by
- *   marks        count: a window that waited was marked as it would have been, and alpha is of
- *                windows, not of time.  So is the cut that they cost, one for that window
- *   timeout      in vain: the window, ssthresh and OLIA's packets between losses come back.  alpha
- *                knows nothing of timeouts
- *   detection    everything happens to all paths at once, shared or not.  By correlation: bins are
- *                unknown until what left after it is acknowledged, and as many more as at the
- *                beginning of a path; a block has none of them.  By events and statistics: what is
- *                known of the path begins anew
+ *   RTTs         without it (awake.h), of every path, drive the law and the detection
+ *   marks        count as usual: alpha averages over windows, not over time, and each window has one
+ *                cut
+ *   timeout      spurious: the window, ssthresh and OLIA's packets between losses are restored.
+ *                alpha does not depend on timeouts
+ *   detection    a sleep affects all paths at once, shared or not.  By correlation: bins are invalid
+ *                until data sent after it are acknowledged, and as many more as at the beginning of
+ *                a path; a block has none of them.  By events and statistics: the path's history
+ *                restarts
  *
- * Deviations: those of vMCC, whose detection by counts is not there: its counts would not fit into
- * the state.  Paths of a machine that runs for less than about 25 round trips at a time are hardly
- * ever compared, and so stay open.
+ * Deviations: those of vMCC, without its detection by counts, which would not fit into the state.
+ * Paths of a machine that runs for less than about 25 RTTs at a time are hardly ever compared, and
+ * so stay open.
  *
  * Valid range: that of vMCC and awake.h.
  */
+/* clang-format on */
 /* pub[0]: T without sleep in 1/8 us, 0 if it is the host's, and more above. */
 #define CC_OWN_SRTT 1
 #include "vmcc.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * LIA that knows virtual machines are descheduled: round-trip times inflated by the hypervisor's
- * scheduler neither enter the coupling nor lower the increase.
+ * LIA for descheduled virtual machines: RTT samples inflated by the hypervisor's scheduler neither
+ * enter the coupling nor lower the increase.
  *
  * Source: the VM-scheduling-aware MPTCP paper, equations 1 to 15 and section V; RFC 6356.
  *   sample D    inflated by scheduling iff D >= theta * minRTT
@@ -9,12 +9,12 @@
  *   inflated    T unchanged; alpha of this ACK is the largest of the last second
  *   growth      w_r += acked * min(alpha / w_total, 1 / w_r), current w_total; the rest is LIA
  *
- * With keep = "increase" it is alpha / w_total that is kept and used again, as an implementation
- * does whose variable called alpha holds that (the out-of-tree Linux LIA's does).  The window it
+ * With keep = "increase" alpha / w_total is kept and used again, as in the out-of-tree Linux LIA,
+ * whose variable alpha holds that.  The window it
  * was computed for was smaller, so that growth comes near 1 / w_r: paths are no longer coupled.
  *
  * Deviations: D = theta * minRTT counts as inflated (the paper says both).  After `escape` of
- * uninterrupted inflation samples are accepted, else a lasting rise would freeze T for ever.  As
+ * uninterrupted inflation samples are accepted, else a lasting rise would freeze T.  As
  * long as no sample was withheld T is the host's own estimate, so that it is LIA bit for bit.  The
  * connection's ring of 8 times 125 ms is one ring per path whose maximum siblings read, which may
  * be up to a second older.  alpha is kept with a 24-bit mantissa, rounded down: relative error

@@ -19,7 +19,7 @@
 
 #if CC_PACES
 
-/* Linux shall not go on by its own rate, unless an application has asked for a limit. */
+/* Ends Linux's pacing at its own rate, unless an application has set a limit. */
 static __always_inline void space_end(struct sock *sk)
 {
 	if (sk->sk_pacing_status == SK_PACING_NEEDED && !~sk->sk_max_pacing_rate)

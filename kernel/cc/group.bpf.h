@@ -7,25 +7,26 @@
  * subflow takes a slot when it becomes part of a connection and gives it back in release(); the
  * last one deletes the entry.  Subflows of one connection come and go on several CPUs at once, and
  * the kernel may reuse the memory of a deleted entry at once, also while another CPU still holds a
- * pointer to it.  So membership is one 64-bit word, which says whose entry this is and how many are
- * in it, and changes by compare-and-swap:
+ * pointer to it.  So membership is one 64-bit word, owner and number of members, which changes by
+ * compare-and-swap:
  *
  *     members = owner (56 bits of the key) | count
  *
  *     make    insert an entry of nobody, 0, unless there is one; fill it in; 0 -> owner|1
  *     join    owner|n -> owner|n+1      fails on an entry that has been deleted or reused
  *     leave   owner|n -> owner|n-1      cannot fail: a member's entry is never deleted
- *             owner|0 -> MP_GROUP_DEAD  fails if somebody has joined; else delete the entry
+ *             owner|0 -> MP_GROUP_DEAD  fails after another join; else delete the entry
  *
  * A member then takes the first slot whose socket is 0, by compare-and-swap as well.  It gives the
  * slot back before it leaves, so there is one for each that is counted.
  *
  * A subflow that could not join tries again one round trip later; so does one whose entry is gone,
- * because user space found that nobody held it any more (crates/linux/bpf, gc.rs).
+ * because user space found that no socket held it any more (crates/linux/bpf, gc.rs).
  *
  * A slot is written by its owner and read by siblings without a lock.  One bit is shared: siblings
  * clear CC_SLOT_ESTABLISHED of a path that became a backup (group_find_backups).  Each field is a
- * whole word, but fields may be read from different moments, in any order: see publish().
+ * whole word on 64-bit kernels, but fields may be read from different moments, in any order: see
+ * publish(), and docs/adr/0003-sibling-state.md for the order on arm64.
  *
  * Slots lie in one value, not in entries of their own: a lookup per sibling and ACK would cost more
  * than all that an algorithm computes from it.

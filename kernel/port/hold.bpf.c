@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Holds what leaves a port while its root queue is exchanged: instead of to the port, packets go to
- * a device whose queue lets nothing out, and from its other end back to the port once that is over.
+ * Holds packets that leave a port while its root queue is exchanged: they go to a device with a
+ * closed queue instead, and from its other end back to the port afterwards.
  * See crates/linux/port/src/serve/swap.
  */
 #include "kernel_types.h"

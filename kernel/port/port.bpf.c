@@ -34,8 +34,8 @@ struct port_config_map {
 	__uint(value_size, sizeof(struct port_config));
 };
 
-/* A map per configuration, the one in use in here: a change appears at once and whole, however soon
- * the next follows, and nobody writes what a packet is held against. */
+/* A map per configuration, the one in use in here: a change is atomic, however soon the next
+ * follows, and a configuration in use is never written. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);

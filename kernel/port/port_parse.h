@@ -264,7 +264,7 @@ __noinline int parse_bare(struct __sk_buff *skb, u32 at, struct packet *p)
 	return 0;
 }
 
-/* RFC 7348, and what Linux took before and still takes unless told. */
+/* RFC 7348; Linux's earlier default, which it still has unless configured, follows. */
 #define VXLAN_PORT	 4789
 #define VXLAN_PORT_LINUX 8472
 #define VXLAN_HAS_ID	 0x08

@@ -158,8 +158,8 @@ static __always_inline void kernel_lengths(struct sk_buff *skb, const struct por
 
 /*
  * The kernel's own structure behind `skb` before Linux 6.2: the program's argument is its address,
- * which the verifier lets nobody compute with.  Stored and read back by a helper it is a mere
- * number.
+ * on which the verifier permits no arithmetic.  Stored and read back by a helper it is a
+ * scalar.
  */
 static __always_inline struct sk_buff *kernel_skb(struct __sk_buff *skb)
 {

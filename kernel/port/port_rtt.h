@@ -2,8 +2,8 @@
 /*
  * The round-trip time of the TCP connections that cross a port, measured in passing.
  *
- * A packet that leaves is remembered until its answer comes back in (the way from here to one end),
- * and the other way round; the two halves of a connection make its RTT.  Answers are told by the
+ * A packet that leaves is stored until its answer returns (the RTT from here to one end), and the
+ * other way round; the two halves of a connection make its RTT.  Answers are identified by the
  * TCP timestamp that they echo (RFC 7323), or by the acknowledgment number where there is no
  * timestamp.
  *
@@ -11,8 +11,8 @@
  * and direction at a time: its answer cannot be taken for that of a later packet, so a sample is
  * never too short.  Delayed acknowledgments, an idle sender and the port's own queue only make one
  * longer: of a connection the shortest of the last ten seconds counts.  Of the connections of a
- * class see marking_rtt.h; other classes' do not matter, so nobody reaches a class to which his
- * packets do not belong.
+ * class see marking_rtt.h; other classes' do not matter, so a sender affects only classes of its
+ * own packets.
  */
 #ifndef VMCC_PORT_RTT_H
 #define VMCC_PORT_RTT_H

@@ -56,9 +56,8 @@ static __always_inline int is_ipv6(struct __sk_buff *skb, u32 at)
 }
 
 /*
- * Labels do not say what follows them.  A frame of a pseudowire may begin like an IP packet
- * (RFC 4928), and its bytes are nobody's to mark: so all that an IP header says of itself must
- * hold.
+ * Labels do not identify their payload.  A frame of a pseudowire may begin like an IP packet (RFC
+ * 4928), and must not be marked: so all fields of the IP header must be consistent.
  */
 static __always_inline u16 parse_mpls(struct __sk_buff *skb, u32 *at)
 {

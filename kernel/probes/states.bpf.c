@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Lists what our algorithms keep of each TCP socket that carries data, in the network namespace of
- * whoever reads.  It costs the algorithms nothing: the state is read where they keep it.
+ * Lists our algorithms' state of each TCP socket that carries data, in the reader's network
+ * namespace.  The algorithms have no cost: their state is read in place.
  */
 #include "kernel_types.h"
 #include "mp_sk.h"

@@ -28,7 +28,7 @@ struct qdisc_config_map {
 	__uint(value_size, sizeof(struct qdisc_config));
 };
 
-/* The map with the settings in use: a change is a new one, so nobody sees half of it. */
+/* The map with the settings in use: a change is a new map, so it is atomic. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);

@@ -19,7 +19,7 @@
 #define MP_OPS_FLAGS	      80
 #define TCP_CONG_NEEDS_ACCECN 4
 
-/* One per loaded algorithm, in its data section: parameters, and who registered it. */
+/* One per loaded algorithm, in its data section: parameters, and the registering process. */
 struct mp_config {
 	uint32_t interface_version; /* CC_INTERFACE_VERSION */
 	uint32_t owner_pid;	    /* process that registered it; 0: it outlives its process */
@@ -66,7 +66,7 @@ struct mp_counters {
 /* The paths of one connection, keyed by the connection. */
 struct mp_group {
 	struct cc_group group;
-	uint64_t members; /* whose entry this is and how many are in it: group.bpf.h */
+	uint64_t members; /* owner and number of members: group.bpf.h */
 	uint32_t token;	  /* of the MPTCP connection */
 	uint32_t netns;	  /* inode number of its network namespace */
 	uint64_t account;
@@ -86,7 +86,7 @@ struct mp_watched_group {
  */
 _Static_assert(sizeof(struct mp_watched_group) <= 1984, "a connection must fit in 2 KiB");
 
-/* Set once, by the last member to leave, before the entry is deleted: nobody may join any more. */
+/* Set once, by the last member to leave, before the entry is deleted: joins fail from then on. */
 #define MP_GROUP_DEAD (~0ull)
 
 /* The two ends of a path. */

@@ -14,7 +14,7 @@ enum state_refused {
 
 /* An algorithm's state of one socket. */
 struct socket_state {
-	uint64_t cookie;    /* as socket diagnostics say it; 0: nobody has asked them yet */
+	uint64_t cookie;    /* of socket diagnostics; 0: not assigned yet */
 	char algorithm[16]; /* its name in the kernel */
 	struct cc_path path;
 	uint64_t group_key; /* of its connection, by which tables know that; 0: not coupled */
