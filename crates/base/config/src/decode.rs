@@ -3,7 +3,6 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::source::join;
 use crate::suggest::did_you_mean;
 use crate::tagged::{Cause, Fault, read_strict};
 
@@ -26,6 +25,11 @@ pub struct BadValue {
 /// The first key that does not fit.
 pub fn decode<T: DeserializeOwned>(value: Value) -> Result<T, BadValue> {
     read_strict(value).map_err(explain)
+}
+
+/// Joins a key path and a key or index, as serde_path_to_error prints paths.
+pub fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// A fault for the author of the file.

@@ -27,10 +27,10 @@ mod source;
 mod suggest;
 pub mod tagged;
 
-pub use decode::{BadValue, decode};
+pub use decode::{BadValue, decode, join};
 pub use diagnostic::{Diagnostic, Place};
 pub use files::{ReadError, allow_open_files, open_regular, read, read_regular};
 pub use queueing::{Discipline, LambdaRule, Marking, RedRule, ThresholdRule};
 pub use schema::sorted;
-pub use source::{MAX_BYTES, Source, join};
+pub use source::{MAX_BYTES, Source};
 pub use suggest::{did_you_mean, nearest};

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::decode::decode;
+use crate::decode::{decode, join};
 use crate::diagnostic::{Diagnostic, Place};
 
 /// The largest text that is read.
@@ -27,11 +27,6 @@ pub struct Source {
 struct Span {
     key: Range<usize>,
     value: Range<usize>,
-}
-
-/// Joins a key path and a key or index, as serde_path_to_error prints paths.
-pub fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 impl Source {

@@ -1,28 +1,27 @@
-//! The registry as Rust sees it, and the calls into C.
+//! The registry as Rust sees it.
 
 use crate::MAX_PARAMS;
 use crate::abi::{Decision, Event, Group, Host, Path, Sharing};
-use crate::params::Params;
 use std::fmt;
 use std::ptr;
 
-type Hook =
+pub(crate) type Hook =
     unsafe extern "C" fn(*const Event, *mut Path, *const Group, *const [u64; MAX_PARAMS], *mut Decision);
-type Detect =
+pub(crate) type Detect =
     unsafe extern "C" fn(*mut Event, *const Group, *mut Sharing, *const [u64; MAX_PARAMS], *mut Decision);
-type Drive = unsafe extern "C" fn(*const Event, *mut Host, *const Group, *const [u64; MAX_PARAMS]);
+pub(crate) type Drive = unsafe extern "C" fn(*const Event, *mut Host, *const Group, *const [u64; MAX_PARAMS]);
 
 /// `struct cc_host_ops`.
 #[repr(C)]
 pub(crate) struct Ops {
-    init: Hook,
-    on_ack: Hook,
-    on_congestion: Hook,
-    on_grow: Hook,
-    on_state: Hook,
-    begin: Drive,
-    step: Drive,
-    detect: Option<Detect>,
+    pub(crate) init: Hook,
+    pub(crate) on_ack: Hook,
+    pub(crate) on_congestion: Hook,
+    pub(crate) on_grow: Hook,
+    pub(crate) on_state: Hook,
+    pub(crate) begin: Drive,
+    pub(crate) step: Drive,
+    pub(crate) detect: Option<Detect>,
 }
 
 pub(crate) struct Entry {
@@ -111,13 +110,23 @@ impl ParamInfo {
 
 /// No algorithm has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no congestion-control algorithm `{name}`; {}", crate::params::suggest(nearest, &all_names()))]
+#[error("no congestion-control algorithm `{name}`; {}", suggest(nearest, &all_names()))]
 #[non_exhaustive]
 pub struct UnknownAlgorithm {
     /// The requested name.
     pub name: String,
     /// Names like it, most alike first; may be empty.
     pub nearest: Vec<&'static str>,
+}
+
+pub(crate) fn suggest(nearest: &[&str], known: &[&str]) -> String {
+    if known.is_empty() {
+        "it has none".to_owned()
+    } else if nearest.is_empty() {
+        format!("known: {}", known.join(", "))
+    } else {
+        format!("did you mean {}?", nearest.join(" or "))
+    }
 }
 
 fn all_names() -> Vec<&'static str> {
@@ -127,7 +136,7 @@ fn all_names() -> Vec<&'static str> {
 /// A congestion-control algorithm of the registry. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Algorithm {
-    ops: &'static Ops,
+    pub(crate) ops: &'static Ops,
     entry: &'static Entry,
 }
 
@@ -170,101 +179,6 @@ impl Algorithm {
         let [a, b, c, d, ..] = path.priv_words[0].to_ne_bytes();
         let alpha_q30 = u32::from_ne_bytes([a, b, c, d]);
         self.info().alpha.then(|| f64::from(alpha_q30) / f64::from(1_u32 << 30))
-    }
-
-    #[inline]
-    fn call(hook: Hook, event: &Event, path: &mut Path, group: Option<&Group>, params: &Params) -> Decision {
-        debug_assert!((event.self_index as usize) < crate::MAX_PATHS);
-        let mut decision = Decision::default();
-        let group = group.map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: all pointers come from live references of the layout cc.h declares (sizes and offsets
-        // are asserted), the C code writes only `path` and `decision`, keeps no pointer, and accepts
-        // any content of what it reads.
-        unsafe { hook(event, path, group, params.raw(), &mut decision) };
-        decision
-    }
-
-    /// The path has just been established, or the algorithm was just selected.
-    #[inline]
-    pub fn init(&self, event: &Event, path: &mut Path, group: Option<&Group>, params: &Params) -> Decision {
-        Self::call(self.ops.init, event, path, group, params)
-    }
-
-    /// Every ACK, in every state, before any growth.
-    #[inline]
-    pub fn on_ack(&self, event: &Event, path: &mut Path, group: Option<&Group>, params: &Params) -> Decision {
-        Self::call(self.ops.on_ack, event, path, group, params)
-    }
-
-    /// A reduction starts, for [`Event::cause`]: answers with the new ssthresh. To be called at most once
-    /// per window of data for ECE and loss together.
-    #[inline]
-    pub fn on_congestion(
-        &self,
-        event: &Event,
-        path: &mut Path,
-        group: Option<&Group>,
-        params: &Params,
-    ) -> Decision {
-        Self::call(self.ops.on_congestion, event, path, group, params)
-    }
-
-    /// An ACK arrived while the window may grow.
-    #[inline]
-    pub fn on_grow(
-        &self,
-        event: &Event,
-        path: &mut Path,
-        group: Option<&Group>,
-        params: &Params,
-    ) -> Decision {
-        Self::call(self.ops.on_grow, event, path, group, params)
-    }
-
-    /// The host's recovery state has changed to [`Event::state`].
-    #[inline]
-    pub fn on_state(
-        &self,
-        event: &Event,
-        path: &mut Path,
-        group: Option<&Group>,
-        params: &Params,
-    ) -> Decision {
-        Self::call(self.ops.on_state, event, path, group, params)
-    }
-
-    /// After [`on_ack`](Self::on_ack), of a path with siblings: looks whether it shares a bottleneck with one of
-    /// them. No decision if the algorithm does not [detect](AlgorithmInfo::detects).
-    #[inline]
-    pub fn detect(&self, event: &Event, group: &Group, sharing: &mut Sharing, params: &Params) -> Decision {
-        let mut decision = Decision::default();
-        if let Some(detect) = self.ops.detect {
-            let mut event = *event;
-            // SAFETY: as in `call`; the C code writes only `event`, `sharing` and `decision`.
-            unsafe { detect(&mut event, group, sharing, params.raw(), &mut decision) };
-        }
-        decision
-    }
-
-    #[inline]
-    fn drive(drive: Drive, event: &Event, host: &mut Host, group: Option<&Group>, params: &Params) {
-        let group = group.map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: as in `call`; the C code writes only `host`.
-        unsafe { drive(event, host, group, params.raw()) };
-    }
-
-    /// Establishes a path under the simple driver of `host.h`.
-    #[inline]
-    pub fn begin(&self, event: &Event, host: &mut Host, group: Option<&Group>, params: &Params) {
-        Self::drive(self.ops.begin, event, host, group, params);
-    }
-
-    /// One acknowledgment, loss episode or timeout under the simple driver of `host.h`: runs the hooks in
-    /// the order of a real host, with at most one reduction per window of data. Window, ssthresh and
-    /// state of the event are taken from `host`; [`Event::cause`] says what happened beside the ACK.
-    #[inline]
-    pub fn step(&self, event: &Event, host: &mut Host, group: Option<&Group>, params: &Params) {
-        Self::drive(self.ops.step, event, host, group, params);
     }
 }
 

@@ -25,6 +25,7 @@
 
 mod abi;
 mod algorithm;
+mod hooks;
 mod params;
 pub mod trace;
 

@@ -1,7 +1,7 @@
 //! Parameters of an algorithm: from what users write to the raw values that the C code reads.
 
 use crate::MAX_PARAMS;
-use crate::algorithm::{Algorithm, ParamInfo};
+use crate::algorithm::{Algorithm, ParamInfo, suggest};
 
 /// A value as users give it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -188,14 +188,4 @@ fn from_raw(info: &ParamInfo, raw: u64) -> f64 {
     let exact = raw as f64 / info.scale;
     let rounded = |digits: usize| format!("{exact:.digits$}").parse().unwrap_or(exact);
     (0..=MAX_DIGITS).map(rounded).find(|value| to_raw(info, *value) == raw).unwrap_or(exact)
-}
-
-pub(crate) fn suggest(nearest: &[&str], known: &[&str]) -> String {
-    if known.is_empty() {
-        "it has none".to_owned()
-    } else if nearest.is_empty() {
-        format!("known: {}", known.join(", "))
-    } else {
-        format!("did you mean {}?", nearest.join(" or "))
-    }
 }

@@ -1,7 +1,6 @@
 //! Stubs of the commands that need the kernel engine, for builds without it.
 
 use crate::args::{BenchOptions, MarkOptions, TopOptions, UnmarkOptions, UpOptions};
-use crate::commands::mark::Asked;
 use crate::failure::{Exit, Failure, without_kernel};
 use crate::ui::Ui;
 use std::path::Path;
@@ -38,22 +37,6 @@ pub(crate) fn clean(_: &Ui) -> Result<Exit, Failure> {
 
 pub(crate) fn unmark(_: &UnmarkOptions, _: &Ui) -> Result<Exit, Failure> {
     Err(without_kernel("vmcc unmark"))
-}
-
-pub(crate) fn serve(_: &str, _: &Asked, _: bool, _: &Ui) -> Result<Exit, Failure> {
-    Err(without_kernel("vmcc mark"))
-}
-
-pub(crate) fn list(_: &MarkOptions, _: &Ui) -> Result<Exit, Failure> {
-    Err(without_kernel("vmcc mark --list"))
-}
-
-pub(crate) fn stats(_: &str, _: &MarkOptions, _: &Ui) -> Result<Exit, Failure> {
-    Err(without_kernel("vmcc mark --stats"))
-}
-
-pub(crate) fn repair(_: &str, _: &Ui) -> Result<Exit, Failure> {
-    Err(without_kernel("vmcc mark --repair"))
 }
 
 pub(crate) fn bench_kernel(_: &BenchOptions, _: &Ui) -> Result<Exit, Failure> {

@@ -5,7 +5,7 @@ use vmcc_config::BadValue;
 
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Threshold};
 
-use crate::{Discipline, LinkSettings, Loss, Marking, Queue};
+use crate::{Discipline, Loss, Marking, Queue};
 
 /// Fault of a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,16 +186,4 @@ pub(crate) fn marking(
             require(rtt, &format!("{path}.rtt"), "an RTT is above 0s and at most 600s")
         }
     }
-}
-
-/// Everything about one link; `path` is where its settings stand.
-pub(crate) fn settings(link: &LinkSettings, mtu: Bytes, path: &str) -> Check {
-    rate(link.rate, &format!("{path}.rate"))?;
-    delay(link.delay, &format!("{path}.delay"))?;
-    delay(link.jitter, &format!("{path}.jitter"))?;
-    buffer(link.buffer, mtu, &format!("{path}.buffer"))?;
-    queue(&link.queue, &format!("{path}.queue"))?;
-    shares(&link.queue, link.rate, &format!("{path}.queue"))?;
-    loss(&link.loss, &format!("{path}.loss"))?;
-    marking(&link.marking, link.rate, link.buffer, mtu, &format!("{path}.marking"))
 }

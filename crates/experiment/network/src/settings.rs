@@ -45,6 +45,18 @@ impl LinkSettings {
         }
     }
 
+    /// Checks every setting; `path` is where they stand.
+    pub(crate) fn check(&self, mtu: Bytes, path: &str) -> Check {
+        check::rate(self.rate, &format!("{path}.rate"))?;
+        check::delay(self.delay, &format!("{path}.delay"))?;
+        check::delay(self.jitter, &format!("{path}.jitter"))?;
+        check::buffer(self.buffer, mtu, &format!("{path}.buffer"))?;
+        check::queue(&self.queue, &format!("{path}.queue"))?;
+        check::shares(&self.queue, self.rate, &format!("{path}.queue"))?;
+        check::loss(&self.loss, &format!("{path}.loss"))?;
+        check::marking(&self.marking, self.rate, self.buffer, mtu, &format!("{path}.marking"))
+    }
+
     /// The same with these queues.
     pub fn with_queues(self, marking: Marking, queue: &Queue) -> Self {
         Self { marking, queue: queue.clone(), ..self }
@@ -116,7 +128,7 @@ impl Reverse {
 
     /// Everything about the other direction of a link whose own settings, at `path`, have been checked.
     pub(crate) fn check(&self, there: &LinkSettings, mtu: Bytes, path: &str) -> Check {
-        check::settings(&self.of(there), mtu, "").map_err(|bad| {
+        self.of(there).check(mtu, "").map_err(|bad| {
             if self.says(&first_key(&bad)) {
                 return Fault { path: format!("{path}.reverse{}", bad.path), ..bad };
             }

@@ -1,7 +1,7 @@
 //! Cases compared as bars, with whiskers for confidence intervals. Plain SVG: sharp in a talk, readable without
 //! JavaScript, colored by the page's theme.
 
-use crate::plots::sentence_case;
+use crate::titles::sentence_case;
 use maud::{Markup, html};
 use vmcc_metrics::stats::MeanCi;
 use vmcc_results::figure::{Column, mean_text};

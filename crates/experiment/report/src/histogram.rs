@@ -1,7 +1,7 @@
 //! Histogram of times for which hosts were off their processors: a table of counts, shaded by them.
 
-use crate::plots::sentence_case;
 use crate::rows::{EVENTS, Sample};
+use crate::titles::sentence_case;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 use vmcc_metrics::catalogue;

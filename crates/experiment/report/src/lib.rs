@@ -13,6 +13,7 @@ mod page;
 mod plots;
 mod rows;
 mod sides;
+mod titles;
 
 pub use about::{About, Outcome, Part};
 pub use sides::markdown;

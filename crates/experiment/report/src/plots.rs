@@ -2,9 +2,9 @@
 
 use crate::histogram::Histogram;
 use crate::rows::{EVENTS, FlowValue, RTTS, Sample, Series, flow_figures, is_flow};
+use crate::titles::{metric_title, sentence_case};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use vmcc_metrics::catalogue;
 use vmcc_metrics::stats::{MeanCi, percentile_sorted};
 use vmcc_metrics::unit::{Scale, scale_of};
 use vmcc_results::figure::{case_name, columns, varying_keys};
@@ -480,17 +480,6 @@ fn over_time(metric: &str, samples: &[&Sample]) -> Option<Plot> {
         lines: entities.iter().map(line).collect(),
         xs: times.chunks(chunk).filter_map(|c| c.last()).map(|t| *t as f64 / time_scale.divisor).collect(),
     })
-}
-
-/// A metric's name for people; of one that this version does not know, the name in the file.
-fn metric_title(metric: &str) -> String {
-    catalogue::named(metric).map_or_else(|| metric.to_owned(), |listed| sentence_case(listed.title))
-}
-
-/// A title with a capital letter.
-pub(crate) fn sentence_case(title: &str) -> String {
-    let mut letters = title.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod plan;
 mod schema;
 pub mod sizes;
 mod validate;
+mod value;
 
 pub use claim::{Bound, CaseFigures, Claim, ClaimError, Verdict};
 pub use error::ScenarioError;

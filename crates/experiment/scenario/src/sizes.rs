@@ -6,8 +6,6 @@
 use serde::Serialize;
 use vmcc_units::Bytes;
 
-use crate::model::SizeDist;
-
 /// A published distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -98,18 +96,12 @@ pub struct Sizes {
     points: Vec<(u64, f64)>,
 }
 
-impl From<&SizeDist> for Sizes {
-    fn from(dist: &SizeDist) -> Self {
-        let points = match dist {
-            SizeDist::Named(named) => named.points().to_vec(),
-            SizeDist::Fixed(size) => vec![(size.get(), 1.0)],
-            SizeDist::Points(points) => points.iter().map(|p| (p.size.get(), p.cdf)).collect(),
-        };
+impl Sizes {
+    /// Linear between these points: sizes in bytes with the share of transfers up to each.
+    pub(crate) fn new(points: Vec<(u64, f64)>) -> Self {
         Self { points }
     }
-}
 
-impl Sizes {
     /// The size below which a share `u` (0 to 1) of transfers lies; at least one byte.
     pub fn quantile(&self, u: f64) -> Bytes {
         let above = self.points.partition_point(|(_, cdf)| *cdf < u);
@@ -135,6 +127,7 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SizeDist;
 
     #[test]
     fn quantiles_meet_the_points_and_interpolate() {

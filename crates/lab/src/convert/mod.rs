@@ -1,5 +1,6 @@
 //! From a scenario's case to the lab's input. What the kernel engine cannot express is refused by key.
 
+mod lanes;
 mod network;
 mod quic;
 mod traffic;

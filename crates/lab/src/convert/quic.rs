@@ -1,7 +1,7 @@
 //! Connections of the user-space transport: which lanes they take, and how they behave.
 
+use super::lanes::{lane_on, named, subflows};
 use super::refuse;
-use super::traffic::{lane_on, named, subflows};
 use crate::Error;
 use crate::spec::{Cc, Path, Quic, Transport};
 use crate::traffic_gen::{AckPolicy, Settings};

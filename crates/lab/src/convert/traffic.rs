@@ -1,5 +1,6 @@
 //! Traffic: one flow, and so one program, per pair of hosts.
 
+use super::lanes::{lane_on, named, subflows};
 use super::network::Pairs;
 use super::{quic, refuse};
 use crate::Error;
@@ -214,10 +215,6 @@ fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
     traffic.protocol(&scenario.host) == Protocol::Mptcp && traffic.kind.has_connections()
 }
 
-pub(super) fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
-    traffic.common.subflows.or(scenario.host.subflows)
-}
-
 /// Everything of an entry but the hosts, and the lanes between them.
 fn common(
     scenario: &Scenario,
@@ -352,19 +349,6 @@ fn transports(
 }
 
 /// The paths that an entry names.
-pub(super) fn named(traffic: &Traffic, paths: &[Path], key: &str) -> Result<Vec<usize>, Error> {
-    let number = |name: &String| {
-        let found = paths.iter().position(|path| path.name == *name);
-        found.ok_or_else(|| Error::spec(key, format!("there is no path {name:?}")))
-    };
-    traffic.common.path.iter().flat_map(|names| &names.0).map(number).collect()
-}
-
-pub(super) fn lane_on(path: usize, lanes: &[usize], key: &str) -> Result<usize, Error> {
-    let lane = lanes.iter().position(|of_lane| *of_lane == path);
-    lane.ok_or_else(|| Error::spec(key, "no vNIC uses this path, or it does not join these hosts"))
-}
-
 /// Transport of a flow over the lanes between its hosts, each given by its path.
 fn transport(
     scenario: &Scenario,

@@ -1,7 +1,7 @@
-use crate::ErrorKind;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+use vmcc_engine::ErrorKind;
 
 /// Reasons why a guest did not run a program to its end.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@
 //! Two virtiofsd exist: the one written in C that QEMU shipped until version 7, and its successor in Rust.
 //! Without root both run in a user namespace that maps the caller to root.
 
-use super::qemu::{dies_with_parent, find, log_file};
+use super::program::{dies_with_parent, find, log_file};
 use super::{GuestError, Job};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

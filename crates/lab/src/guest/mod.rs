@@ -22,6 +22,7 @@ mod files;
 mod job;
 mod kernels;
 mod power;
+mod program;
 mod qemu;
 
 use std::ffi::OsStr;

@@ -1,13 +1,14 @@
 //! The processes of one guest: QEMU, and the server of its root file system.
 
 use super::files::FileServer;
+use super::program::{dies_with_parent, find, log_file};
 use super::{Accel, GuestError, GuestOptions, Job, KernelImage, Power};
 use crate::cpu;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -140,23 +141,4 @@ fn arguments(
 /// A path inside one of QEMU's comma-separated options.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
-}
-
-/// A command that is killed when the calling thread ends, however it ends.
-pub(super) fn dies_with_parent(program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
-    command
-}
-
-/// An executable in PATH, in the directories of root's PATH, or in one of `others`.
-pub(super) fn find(name: &str, others: &[&str]) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let everywhere = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let candidates = everywhere.map(|dir| dir.join(name)).chain(others.iter().map(PathBuf::from));
-    candidates.into_iter().find(|candidate| candidate.is_file())
-}
-
-pub(super) fn log_file(path: &Path) -> Result<File, GuestError> {
-    File::create(path).map_err(GuestError::file(path))
 }

@@ -2,13 +2,15 @@
 
 mod flow;
 mod layout;
+mod link;
 mod machines;
 mod routed;
 
 pub(crate) use flow::dscp;
 pub use flow::{Cc, Cut, Flow, Job, Quic, Remap, Role, Throttle, Transport};
-pub(crate) use layout::FRAME_BYTES;
-pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
+pub use layout::{Direction, Layout, Path, Sharing, VirtualHost};
+pub(crate) use link::FRAME_BYTES;
+pub use link::{Shape, Wire};
 pub use machines::{Deschedule, Lengths, Machines};
 pub use routed::{OfPaths, Routed, RoutedLink};
 

@@ -2,7 +2,7 @@
 //! own or on one that is kept (see `persistent_client`); every byte is compared with what their holder was given.
 
 use super::in_process::exit_with;
-use super::objects::{ObjectStore, key};
+use super::object_store::{ObjectStore, key};
 use super::verify::{ExpectedResponse, request};
 use crate::process::Ended;
 use crate::rng::Rng;

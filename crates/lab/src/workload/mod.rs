@@ -8,6 +8,7 @@ mod http_client;
 mod in_process;
 mod iperf3;
 mod nfs;
+mod object_store;
 mod objects;
 mod persistent_client;
 mod private_mount;

@@ -3,6 +3,7 @@
 
 use super::http_client::{Plan, fetch_all};
 use super::in_process::InProcess;
+use super::object_store::ObjectStore;
 use super::persistent_client::{self, fetch_persistent};
 use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
@@ -11,11 +12,9 @@ use super::{
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
-use crate::rng::Rng;
 use crate::spec::{Flow, Transport};
 use crate::{Error, Netns};
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,55 +34,6 @@ const THREADS: u32 = 256;
 const MAX_CONNECTIONS: &str = "16384";
 const MEMORY: &str = "1024";
 
-/// Content of a cache: random bytes, so that no object equals another.
-#[derive(Debug)]
-pub(super) struct ObjectStore {
-    sizes: Vec<usize>,
-    /// Object `i` begins at byte `i`.
-    bytes: Vec<u8>,
-}
-
-impl ObjectStore {
-    pub(super) fn of(sizes: &[Bytes]) -> Self {
-        let sizes: Vec<usize> =
-            sizes.iter().map(|size| usize::try_from(size.get()).unwrap_or(usize::MAX)).collect();
-        let longest = sizes.iter().max().copied().unwrap_or(0);
-        let mut rng = Rng::new(1, 0);
-        let bytes = (0..longest + sizes.len()).map(|_| rng.next() as u8).collect();
-        Self { sizes, bytes }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.sizes.len()
-    }
-
-    pub(super) fn object(&self, number: usize) -> &[u8] {
-        &self.bytes[number..number + self.sizes[number]]
-    }
-
-    /// Makes every object a file of a folder.
-    fn write(&self, folder: &Path) -> io::Result<()> {
-        (0..self.count()).try_for_each(|number| std::fs::write(folder.join(key(number)), self.object(number)))
-    }
-
-    /// Puts every object into the cache at `port` of this host.
-    fn fill(&self, port: u16) -> io::Result<()> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        let mut answers = BufReader::new(stream.try_clone()?);
-        for number in 0..self.count() {
-            let object = self.object(number);
-            let head = format!("set {} 0 0 {}\r\n", key(number), object.len());
-            stream.write_all(&[head.as_bytes(), object, b"\r\n"].concat())?;
-            let mut answer = String::new();
-            answers.read_line(&mut answer)?;
-            if answer.trim_end() != "STORED" {
-                return Err(io::Error::other(format!("memcached answers {:?}", answer.trim_end())));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Apache's, as its modules leave it: nothing of the host's own set-up is read. Its accept filter is `TCP_DEFER_ACCEPT`, with which Linux waits
 /// for data on subflows that join as well, and none ever comes: the connection keeps one.
 fn settings(port: u16) -> String {
@@ -93,11 +43,6 @@ fn settings(port: u16) -> String {
          User #65534\nGroup #65534\nServerLimit 1\nThreadLimit {THREADS}\nThreadsPerChild {THREADS}\nMaxRequestWorkers {THREADS}\n\
          AcceptFilter http none\nKeepAliveTimeout 3600\nMaxKeepAliveRequests 0\nDocumentRoot /run/files\n<Directory /run/files>\nRequire all granted\n</Directory>\n"
     )
-}
-
-/// The key of an object.
-pub(super) fn key(number: usize) -> String {
-    format!("object{number}")
 }
 
 /// A flow's cache and client.

@@ -4,7 +4,7 @@
 
 use super::http_client::{Plan, STACK_BYTES, connect, exchange, is_late, port_of, run_arrivals};
 use super::in_process::exit_with;
-use super::objects::key;
+use super::object_store::key;
 use super::verify::{ExpectedResponse, request};
 use super::{Connection, Fetched, Interval, ReportError};
 use crate::process::Ended;

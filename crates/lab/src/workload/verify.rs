@@ -1,6 +1,6 @@
 //! Requests to the servers of objects, and verification of the responses as they arrive.
 
-use super::objects::key;
+use super::object_store::key;
 use std::io;
 use vmcc_scenario::model::ObjectProgram;
 

@@ -1,5 +1,7 @@
 //! `vmcc mark` and `vmcc unmark`: serving ports of virtual switches.
 
+#[cfg(not(feature = "kernel"))]
+mod absent;
 mod classes;
 #[cfg(feature = "kernel")]
 mod counters;
@@ -15,17 +17,17 @@ mod show;
 #[cfg(feature = "kernel")]
 mod unmark;
 
-pub(crate) use options::Asked;
 #[cfg(feature = "kernel")]
 pub(crate) use unmark::unmark;
 
-#[cfg(not(feature = "kernel"))]
-use super::absent::{list, repair, serve, stats};
 use crate::args::{MarkOptions, MarkSettings};
 use crate::failure::{Exit, Failure};
 use crate::ui::Ui;
+#[cfg(not(feature = "kernel"))]
+use absent::{list, repair, serve, stats};
 #[cfg(feature = "kernel")]
 use counters::{list, repair, stats};
+use options::Asked;
 #[cfg(feature = "kernel")]
 use serve::serve;
 

@@ -1,5 +1,6 @@
 //! Runs figures, each into its folder below one, and draws the page over them.
 
+use super::figure::Figure;
 use super::{overview, pages};
 use crate::args::{DemoOptions, ReproduceEngine, ReproduceOptions, RunOptions, ScaleChoice};
 use crate::commands::run::{self, Prepared};
@@ -9,13 +10,6 @@ use std::path::{Path, PathBuf};
 use vmcc_results::folder::{FolderError, SUMMARY_FILE, read_summary};
 use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::shell_word;
-
-/// A figure and what came of it.
-pub(super) struct Figure {
-    pub(super) name: String,
-    /// Result. A figure that cannot be run does not fail the whole: another engine may run it.
-    pub(super) outcome: Result<Summary, Failure>,
-}
 
 pub(super) fn reproduce(
     what: &str,

@@ -1,5 +1,6 @@
 //! `vmcc reproduce`: the papers' figures as claims.
 
+mod figure;
 mod figures;
 mod list;
 mod overview;

@@ -1,6 +1,6 @@
 //! The result of all figures: one table of claims, each with the paper's number beside ours.
 
-use super::figures::Figure;
+use super::figure::Figure;
 use crate::args::ReproduceOptions;
 use crate::run::overview::verdict;
 use crate::table;

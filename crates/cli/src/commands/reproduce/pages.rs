@@ -1,6 +1,6 @@
 //! The pages over results: one for each figure with all its engines, one over all figures of the folder.
 
-use super::figures::Figure;
+use super::figure::Figure;
 use crate::args::ReproduceEngine;
 use crate::commands::report::report_failure;
 use crate::failure::{Failure, folder_failure};

@@ -1,7 +1,6 @@
 //! A connection as lines of text, as wide as there is room.
 
-use super::model::{Row, verdict};
-use std::net::SocketAddr;
+use super::row::{Row, plain, verdict};
 use vmcc_agent::{ClosedPath, Path};
 
 /// Kind of a line, for its color.
@@ -93,11 +92,6 @@ fn ends(path: &Path, room: usize) -> String {
     ];
     let [.., shortest] = &forms;
     forms.iter().find(|form| form.len() <= room).unwrap_or(shortest).clone()
-}
-
-/// An address of IPv4 as one, also that of a socket of IPv6.
-pub(crate) fn plain(end: SocketAddr) -> SocketAddr {
-    SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 fn closed(path: &ClosedPath, width: usize) -> String {

@@ -15,6 +15,7 @@ mod live;
 mod look;
 mod model;
 mod rates;
+mod row;
 mod screen;
 #[cfg(test)]
 mod tests;
@@ -27,9 +28,10 @@ use crate::interrupt;
 use crate::ui::Ui;
 use live::Heard;
 use look::{Look, Looker};
-use model::{Model, Row};
+use model::Model;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use row::Row;
 use screen::{Above, Screen};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -151,7 +153,7 @@ fn text(model: &Model) -> String {
 
 /// In words.
 fn finding(sibling: &Sibling) -> String {
-    let (other, evidence) = (lines::plain(sibling.local), sibling.finding.evidence);
+    let (other, evidence) = (row::plain(sibling.local), sibling.finding.evidence);
     let percent = evidence.abs() * 100.0;
     match sibling.finding.verdict {
         Verdict::Shares => format!("shares a bottleneck with {other}"),

@@ -1,6 +1,6 @@
 //! Goodput of paths and connections, from their counters at each look.
 
-use super::model::{Identity, Row, identity};
+use super::row::{Identity, Row, identity};
 use std::collections::HashMap;
 use std::time::Duration;
 use vmcc_agent::{Connection, Path};

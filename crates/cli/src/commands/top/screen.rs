@@ -1,7 +1,8 @@
 //! Contents of the screen, and the effects of keys.
 
 use super::lines::{self, Kind, fit};
-use super::model::{Identity, Model, Order, Row, identity};
+use super::model::{Model, Order};
+use super::row::{Identity, Row, identity};
 use crate::args::SortKey;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -80,7 +80,7 @@ impl Kind for Dumbbell {
 
     fn check(&self, mtu: Bytes) -> Check {
         check::count(self.pairs, "pairs")?;
-        check::settings(&self.bottleneck(), mtu, "topology")?;
+        self.bottleneck().check(mtu, "topology")?;
         if let Some(reverse) = &self.reverse {
             reverse.check(&self.bottleneck(), mtu, "topology")?;
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
 use super::{Ends, Kind, default_buffer, numbered, times};
-use crate::check::{self, Check, require};
+use crate::check::{Check, require};
 use crate::{
     Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PortId, Queue, Reroute,
     RoutePair, Routes,
@@ -74,7 +74,7 @@ impl Kind for FatTree {
     fn check(&self, mtu: Bytes) -> Check {
         let even = self.k.is_multiple_of(2) && (2..=64).contains(&self.k);
         require(even, "topology.k", "k is an even number from 2 to 64")?;
-        check::settings(&self.port(), mtu, "topology")
+        self.port().check(mtu, "topology")
     }
 
     fn network(&self) -> Network {

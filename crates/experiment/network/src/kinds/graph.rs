@@ -136,7 +136,7 @@ impl Graph {
             check::name(&edge.from, &format!("{path}.from"))?;
             check::name(&edge.to, &format!("{path}.to"))?;
             require(edge.from != edge.to, &format!("{path}.to"), "a link joins two different nodes")?;
-            check::settings(&edge.settings(), mtu, &path)?;
+            edge.settings().check(mtu, &path)?;
             if let Some(reverse) = &edge.reverse {
                 reverse.check(&edge.settings(), mtu, &path)?;
             }

@@ -106,8 +106,8 @@ impl Kind for LeafSpine {
         range(self.spines, 64, "spines")?;
         range(self.hosts_per_leaf, 1024, "hosts_per_leaf")?;
         check::rate(self.spine_rate(), "topology.spine_rate")?;
-        check::settings(&self.port(self.rate), mtu, "topology")?;
-        check::settings(&self.port(self.spine_rate()), mtu, "topology")
+        self.port(self.rate).check(mtu, "topology")?;
+        self.port(self.spine_rate()).check(mtu, "topology")
     }
 
     fn network(&self) -> Network {

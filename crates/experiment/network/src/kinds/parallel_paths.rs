@@ -183,11 +183,11 @@ impl ParallelPaths {
             Fault { path: format!("{top}{section}{}", bad.path), ..bad }
         };
         let path = self.path(own);
-        check::settings(&path.there, mtu, "").map_err(|bad| {
+        path.there.check(mtu, "").map_err(|bad| {
             let owned = own.own().says(&first_key(&bad));
             at(bad, "", owned)
         })?;
-        check::settings(&path.back(), mtu, "").map_err(|bad| {
+        path.back().check(mtu, "").map_err(|bad| {
             let key = first_key(&bad);
             let said = |reverse: &Option<Reverse>| reverse.as_ref().is_some_and(|r| r.says(&key));
             match path.reverse.says(&key) {

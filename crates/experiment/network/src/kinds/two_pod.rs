@@ -136,7 +136,7 @@ impl Kind for TwoPod {
     fn check(&self, mtu: Bytes) -> Check {
         check::count(self.servers_per_pod, "servers_per_pod")?;
         require((1..=64).contains(&self.nics), "topology.nics", "from 1 to 64 NICs are possible")?;
-        check::settings(&self.port(self.rate), mtu, "topology")?;
+        self.port(self.rate).check(mtu, "topology")?;
         for (limit, key) in [
             (self.core_rate, "core_rate"),
             (self.nic_limit, "nic_limit"),

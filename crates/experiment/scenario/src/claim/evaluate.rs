@@ -9,6 +9,7 @@ use vmcc_metrics::stats;
 
 use super::parse::variable;
 use super::{BadClaim, Claim, Function, Selector};
+use crate::value::plain;
 
 /// The figures of one case.
 #[derive(Debug, Clone, Default)]
@@ -213,7 +214,7 @@ fn numeric(value: &Value) -> Option<f64> {
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a == b,
-        _ => crate::load::sweep::plain(a) == crate::load::sweep::plain(b),
+        _ => plain(a) == plain(b),
     }
 }
 

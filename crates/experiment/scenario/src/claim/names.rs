@@ -4,8 +4,8 @@ use serde_json::Value;
 use vmcc_metrics::catalogue::{self, Metric, Place};
 
 use super::{BadClaim, Filter, Selector};
-use crate::load::sweep::plain;
 use crate::model::{Scenario, Traffic};
+use crate::value::plain;
 use vmcc_config::did_you_mean;
 
 /// Every metric that a run of the scenario can have.

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::keys::Keys;
 use super::set_option::SetOption;
+use crate::value::plain;
 use vmcc_config::did_you_mean;
 
 /// The most cases of one scenario.
@@ -194,11 +195,6 @@ pub fn shell_word(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
-}
-
-/// A value without the quotes of JSON.
-pub(crate) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Refuses axes that set the same value, and more cases than anyone means.

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Nanos, Packets};
 
-use super::traffic::OneOrMany;
+use super::one_or_many::OneOrMany;
 use vmcc_config::tagged;
 use vmcc_config::tagged::{Fault, common_schema, split_common};
 use vmcc_network::Loss;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vmcc_units::{Bytes, Nanos, Packets};
 
-use super::traffic::OneOrMany;
+use super::one_or_many::OneOrMany;
 
 /// Which transport a connection uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

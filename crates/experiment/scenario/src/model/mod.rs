@@ -3,6 +3,7 @@
 mod event;
 mod host;
 mod names;
+mod one_or_many;
 mod traffic;
 
 pub use event::{
@@ -10,9 +11,10 @@ pub use event::{
     SubflowEvent, ThrottleEvent,
 };
 pub use host::{AckPath, Coupling, Host, Param, Protocol, Scheduler};
+pub use one_or_many::OneOrMany;
 pub use traffic::{
-    App, Bulk, Common, CongestionGenerator, FileProgram, Incast, ObjectProgram, OnOffUdp, OneOrMany, Pairing,
-    Poisson, Probe, RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,
+    App, Bulk, Common, CongestionGenerator, FileProgram, Incast, ObjectProgram, OnOffUdp, Pairing, Poisson,
+    Probe, RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,
 };
 
 pub use vmcc_network::{

@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::host::{AckPath, Coupling, Host, Protocol, Scheduler};
+use super::one_or_many::OneOrMany;
+use crate::sizes::{Named, Sizes};
 use vmcc_config::tagged;
 use vmcc_config::tagged::{Fault, common_schema, split_common};
 
@@ -100,42 +102,6 @@ pub enum Pairing {
     Permutation,
     /// Every connection to a random receiver.
     Random,
-}
-
-/// One name, or a list of names.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct OneOrMany(pub Vec<String>);
-
-impl<'de> Deserialize<'de> for OneOrMany {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NamesVisitor;
-        impl<'de> Visitor<'de> for NamesVisitor {
-            type Value = OneOrMany;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name, or a list of names")
-            }
-            fn visit_str<E>(self, name: &str) -> Result<OneOrMany, E> {
-                Ok(OneOrMany(vec![name.to_owned()]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMany, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany)
-            }
-        }
-        deserializer.deserialize_any(NamesVisitor)
-    }
-}
-
-impl JsonSchema for OneOrMany {
-    fn schema_name() -> Cow<'static, str> {
-        "OneOrMany".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [
-            { "type": "string" },
-            { "type": "array", "items": { "type": "string" }, "minItems": 1 },
-        ] })
-    }
 }
 
 /// The kinds of traffic.
@@ -280,7 +246,7 @@ pub struct Poisson {
 #[serde(untagged)]
 pub enum SizeDist {
     /// A published distribution by name: `web-search`, `data-mining` or `cache`.
-    Named(crate::sizes::Named),
+    Named(Named),
     /// Always the same.
     Fixed(Bytes),
     /// Points of the cumulative distribution; sizes between points are interpolated.
@@ -298,6 +264,17 @@ pub struct SizePoint {
     pub cdf: f64,
 }
 
+impl From<&SizeDist> for Sizes {
+    fn from(dist: &SizeDist) -> Self {
+        let points = match dist {
+            SizeDist::Named(named) => named.points().to_vec(),
+            SizeDist::Fixed(size) => vec![(size.get(), 1.0)],
+            SizeDist::Points(points) => points.iter().map(|p| (p.size.get(), p.cdf)).collect(),
+        };
+        Self::new(points)
+    }
+}
+
 impl<'de> Deserialize<'de> for SizeDist {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct SizesVisitor;
@@ -307,13 +284,13 @@ impl<'de> Deserialize<'de> for SizeDist {
                 f.write_str("`web-search`, `data-mining`, `cache`, a size, or a list of { size, cdf }")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SizeDist, E> {
-                if let Some(named) = crate::sizes::Named::by_name(text) {
+                if let Some(named) = Named::by_name(text) {
                     return Ok(SizeDist::Named(named));
                 }
                 if text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
                     return text.parse().map(SizeDist::Fixed).map_err(E::custom);
                 }
-                Err(E::unknown_variant(text, crate::sizes::Named::NAMES))
+                Err(E::unknown_variant(text, Named::NAMES))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<SizeDist, A::Error> {
                 Vec::deserialize(SeqAccessDeserializer::new(seq)).map(SizeDist::Points)
@@ -330,7 +307,7 @@ impl JsonSchema for SizeDist {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let (size, points) =
             (generator.subschema_for::<Bytes>(), generator.subschema_for::<Vec<SizePoint>>());
-        json_schema!({ "anyOf": [{ "enum": crate::sizes::Named::NAMES }, size, points] })
+        json_schema!({ "anyOf": [{ "enum": Named::NAMES }, size, points] })
     }
 }
 
