@@ -1,34 +1,13 @@
 //! Settings of endpoints and connections.
 
-use crate::paths::mtu;
+use crate::congestion::Coupling;
+use crate::paths::{AckPath, mtu};
 use crate::qlog::Sinks;
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_multipath::Scheduler;
 use vmcc_streams::Limits;
 use vmcc_units::time::Span;
-
-/// Policy for the path that carries acknowledgments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AckPath {
-    /// Itself, as long as it answers.
-    Own,
-    /// The one with the lowest round-trip time.
-    #[default]
-    Best,
-    /// The one with this number, as long as it answers.
-    Fixed(u32),
-}
-
-/// Congestion windows: one per path, or one for all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Coupling {
-    /// Each has one; what one may know of the others is the algorithm's.
-    #[default]
-    Separate,
-    /// One window for all of them, which a loss on any reduces (mTCP's "combined"). Algorithms run in their single-path form.
-    Combined,
-}
 
 /// Settings of a connection; the defaults suit most.
 #[derive(Clone, Debug)]

@@ -1,8 +1,6 @@
 //! Several packets in one call to the kernel: what a call costs by itself is then shared by all of them.
 
 use quinn_udp::Transmit;
-use std::io;
-use tokio::net::UdpSocket;
 
 /// Returns true if two packets can be in one call: ancillary data beside the destination are given once for all.
 pub(crate) fn can_share_call(one: &Transmit<'_>, other: &Transmit<'_>) -> bool {
@@ -12,16 +10,16 @@ pub(crate) fn can_share_call(one: &Transmit<'_>, other: &Transmit<'_>) -> bool {
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use super::*;
     use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
     use nix::sys::socket::sockopt::{Ipv4Tos, Ipv6TClass};
     use nix::sys::socket::{
         ControlMessage, MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, SockaddrLike, sendmmsg, setsockopt,
     };
-    use quinn_udp::EcnCodepoint;
-    use std::io::IoSlice;
+    use quinn_udp::{EcnCodepoint, Transmit};
+    use std::io::{self, IoSlice};
     use std::net::{IpAddr, SocketAddr};
     use std::os::fd::AsRawFd;
+    use tokio::net::UdpSocket;
 
     /// Packets in one call at most.
     pub(crate) const MAX_PACKETS: usize = 64;
@@ -105,7 +103,9 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use super::*;
+    use quinn_udp::Transmit;
+    use std::io;
+    use tokio::net::UdpSocket;
 
     /// There is no call for several.
     pub(crate) const MAX_PACKETS: usize = 1;

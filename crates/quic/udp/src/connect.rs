@@ -3,8 +3,7 @@
 use crate::address::{Source, link_local, sources};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
-use crate::path_manager::ALLOCATION_LOST;
-use crate::relay::{Relay, RelayState};
+use crate::relay::{ALLOCATION_LOST, Relay, RelayState};
 use crate::slots::{self, Ends};
 use crate::socket::is_loopback;
 use std::fmt;

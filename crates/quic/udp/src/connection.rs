@@ -1,36 +1,16 @@
 //! A connection as applications hold it.
 
 use crate::endpoint::Endpoint;
+use crate::event::PathEvent;
 use crate::shared::{Inner, SendingEnd, State, closed_error};
-use crate::stream::Stream;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use vmcc_transport::crypto::{Tls, TlsError};
 use vmcc_transport::{
-    Connection as Engine, ConnectionError, Dir, Handle, PathError, PathReport, Route, Stats,
+    Config, Connection as Engine, ConnectionError, Handle, PathError, PathReport, Route, Stats,
 };
-
-/// Something that happened to a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PathEvent {
-    /// It can carry data.
-    Opened(u32),
-    /// It is silent; what it carries leaves on others as well.
-    Suspected(u32),
-    /// It answers again.
-    Revived(u32),
-    /// There may be room for another path.
-    Available,
-    /// It is gone, for this reason (draft-ietf-quic-multipath-21 section 6).
-    Closed {
-        /// Its number.
-        path: u32,
-        /// The code.
-        code: u64,
-    },
-}
 
 /// A connection; closed when the last of its handles and streams is dropped.
 #[derive(Clone)]
@@ -53,8 +33,47 @@ impl Drop for Held {
     }
 }
 
+impl Endpoint {
+    /// Connects along one route, which another path may follow.
+    ///
+    /// # Errors
+    /// The name is none, or the TLS configuration does not suit.
+    pub fn connect_route(
+        &self,
+        tls: Arc<dyn Tls>,
+        config: Arc<Config>,
+        name: &str,
+        route: Route,
+    ) -> Result<Connection, TlsError> {
+        let mut inner = self.shared().lock();
+        let now = inner.now();
+        inner.refusals.remove(&route);
+        let handle = inner.engine.connect(now, tls, config, name, route, Vec::new())?;
+        inner.connections.insert(handle, State::default());
+        inner.start_icmp_polling(now);
+        inner.wake_driver();
+        drop(inner);
+        Ok(Connection::new(self.clone(), handle))
+    }
+
+    /// The next connection of a peer whose handshake is complete.
+    pub async fn accept(&self) -> Connection {
+        let handle = poll_fn(|cx| {
+            let mut inner = self.shared().lock();
+            match inner.incoming.pop_front() {
+                Some(handle) => Poll::Ready(handle),
+                None => {
+                    inner.accept_wakers.push(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        });
+        Connection::new(self.clone(), handle.await)
+    }
+}
+
 impl Connection {
-    pub(crate) fn new(endpoint: Endpoint, handle: Handle) -> Connection {
+    fn new(endpoint: Endpoint, handle: Handle) -> Connection {
         Connection(Arc::new(Held { endpoint, handle }))
     }
 
@@ -77,7 +96,7 @@ impl Connection {
     }
 
     /// Waits until `found` finds something, or the connection is over.
-    async fn wait<T>(
+    pub(crate) async fn wait<T>(
         &self,
         mut found: impl FnMut(&mut State, Option<&mut Engine>) -> Option<T>,
     ) -> Result<T, ConnectionError> {
@@ -104,24 +123,6 @@ impl Connection {
     /// The handshake failed.
     pub async fn connected(&self) -> Result<(), ConnectionError> {
         self.wait(|state, _| state.connected.then_some(())).await
-    }
-
-    /// Opens a stream, as soon as the peer allows one more.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub async fn open_stream(&self) -> Result<Stream, ConnectionError> {
-        let id = self.wait(|_, engine| engine?.open_stream(Dir::Bi)).await?;
-        Ok(Stream::new(self.clone(), id))
-    }
-
-    /// The next stream that the peer opens.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub async fn accept_stream(&self) -> Result<Stream, ConnectionError> {
-        let id = self.wait(|state, _| state.opened.pop_front()).await?;
-        Ok(Stream::new(self.clone(), id))
     }
 
     /// Sends a datagram, which may be lost, and is dropped where it would wait too long; whether it fits a packet and there was room.

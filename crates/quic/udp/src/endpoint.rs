@@ -1,17 +1,15 @@
 //! Connections over the sockets of this host.
 
 use crate::address::Source;
-use crate::connection::Connection;
 use crate::driver::Driver;
-use crate::shared::{Inner, Shared, State};
+use crate::shared::{Inner, Shared};
 use crate::socket::Socket;
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
-use vmcc_transport::crypto::{Tls, TlsError};
-use vmcc_transport::{Config, Endpoint as Engine, Handle, PathReport, Route, Server};
+use vmcc_transport::{Endpoint as Engine, Handle, PathReport, Server};
 
 /// Sockets and the connections over them. Ends when it and its connections are dropped.
 #[derive(Clone)]
@@ -131,43 +129,6 @@ impl Endpoint {
         let mut inner = self.shared().lock();
         inner.sockets.retain(|socket| socket.local() != local);
         inner.wake_driver();
-    }
-
-    /// Connects along one route, which another path may follow.
-    ///
-    /// # Errors
-    /// The name is none, or the TLS configuration does not suit.
-    pub fn connect_route(
-        &self,
-        tls: Arc<dyn Tls>,
-        config: Arc<Config>,
-        name: &str,
-        route: Route,
-    ) -> Result<Connection, TlsError> {
-        let mut inner = self.shared().lock();
-        let now = inner.now();
-        inner.refusals.remove(&route);
-        let handle = inner.engine.connect(now, tls, config, name, route, Vec::new())?;
-        inner.connections.insert(handle, State::default());
-        inner.start_icmp_polling(now);
-        inner.wake_driver();
-        drop(inner);
-        Ok(Connection::new(self.clone(), handle))
-    }
-
-    /// The next connection of a peer whose handshake is complete.
-    pub async fn accept(&self) -> Connection {
-        let handle = poll_fn(|cx| {
-            let mut inner = self.shared().lock();
-            match inner.incoming.pop_front() {
-                Some(handle) => Poll::Ready(handle),
-                None => {
-                    inner.accept_wakers.push(cx.waker().clone());
-                    Poll::Pending
-                }
-            }
-        });
-        Connection::new(self.clone(), handle.await)
     }
 
     /// The connections that are in use, as they are now, but no more than `most`; and how many there are.

@@ -14,11 +14,12 @@ pub(crate) struct Unreachable {
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use super::*;
+    use super::{QUOTED_LEN, Unreachable};
     use nix::libc;
     use nix::sys::socket::sockopt::{Ipv4RecvErr, Ipv6RecvErr};
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
     use std::io::IoSliceMut;
+    use std::net::SocketAddr;
     use std::os::fd::{AsFd, AsRawFd};
 
     /// Bytes of all that the kernel says beside a datagram.
@@ -66,7 +67,7 @@ mod imp {
 /// Elsewhere sockets that are not connected hear of nothing.
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use super::*;
+    use super::Unreachable;
 
     pub(crate) fn enable<T>(_: &T, _: bool) {}
 

@@ -2,8 +2,9 @@
 
 use crate::address::{Changes, Source, sources};
 use crate::connect::{Candidate, FailedAttempt, Target};
-use crate::connection::{Connection, PathEvent};
-use crate::relay::{Relay, RelayState, Via};
+use crate::connection::Connection;
+use crate::event::PathEvent;
+use crate::relay::{ALLOCATION_LOST, Relay, RelayState, Via};
 use crate::slots::{self, PathSlot};
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -34,10 +35,6 @@ const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_EVICTION_INTERVAL: Duration = Duration::from_secs(10);
 /// Delay until the handshake is confirmed or the peer has issued connection ids: a round trip.
 const RECHECK_DELAY: Duration = Duration::from_millis(5);
-
-/// Failure reason of a relay that loses its allocations repeatedly.
-pub(crate) const ALLOCATION_LOST: &str =
-    "it forgets again and again what it has given (437); ask its operator whether it is restarted";
 
 /// Path manager of a client's connection, until it is dropped: opens paths, and abandons those whose address is gone. It consumes the
 /// connection's path events.

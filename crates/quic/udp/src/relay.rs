@@ -1,11 +1,8 @@
 //! A socket at a relay: datagrams leave by a TURN server, and come from there.
 
-use crate::address::{Source, sources};
-use crate::endpoint::Endpoint;
-use crate::shared::Inner;
-use crate::socket::{Buffers, Message, Refusal, Socket, is_loopback};
+use crate::address::Source;
+use crate::socket::{Buffers, Message, Refusal, Socket};
 use std::fmt;
-use std::future::poll_fn;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
@@ -16,6 +13,10 @@ use vmcc_units::time::{Span, Time};
 /// Silence after a packet was sent by a relay until its allocation is checked. While another path is live, the path manager checks it
 /// sooner.
 const ALLOCATION_CHECK_TIMEOUT: Span = Span::from_secs(2);
+
+/// Failure reason of a relay that loses its allocations repeatedly.
+pub(crate) const ALLOCATION_LOST: &str =
+    "it forgets again and again what it has given (437); ask its operator whether it is restarted";
 
 /// A TURN server, and who one is there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +75,7 @@ pub(crate) struct RelaySocket {
 }
 
 impl RelaySocket {
-    fn open(now: Time, source: &Source, relay: &Relay, v6: bool) -> io::Result<RelaySocket> {
+    pub(crate) fn open(now: Time, source: &Source, relay: &Relay, v6: bool) -> io::Result<RelaySocket> {
         let mut seed = [0; 32];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
         Ok(RelaySocket {
@@ -90,7 +91,7 @@ impl RelaySocket {
         })
     }
 
-    fn matches(&self, source: IpAddr, relay: &Relay, v6: bool) -> bool {
+    pub(crate) fn matches(&self, source: IpAddr, relay: &Relay, v6: bool) -> bool {
         !self.closing && self.v6 == v6 && self.via.source == source && self.via.relay == *relay
     }
 
@@ -218,16 +219,49 @@ impl RelaySocket {
         self.relayed == Some(local)
     }
 
+    /// Address that the relay reports, once it does.
+    pub(crate) fn reported(&self) -> Option<SocketAddr> {
+        self.session.relayed()
+    }
+
+    /// Returns true until its address has been taken into use.
+    pub(crate) fn is_new(&self) -> bool {
+        self.relayed.is_none()
+    }
+
+    /// The address at the relay, also after the end.
+    pub(crate) fn relayed(&self) -> Option<SocketAddr> {
+        self.relayed
+    }
+
+    pub(crate) fn via(&self) -> &Via {
+        &self.via
+    }
+
+    /// Returns true if the session has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    /// Asks the relay whether it still has the allocation.
+    pub(crate) fn check(&mut self, now: Time) {
+        self.session.check(now);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.closing && self.session.is_over()
     }
 
-    fn close(&mut self, now: Time) {
+    pub(crate) fn close(&mut self, now: Time) {
         self.closing = true;
         self.session.close(now);
     }
 
-    fn state(&mut self, now: Time, remote: SocketAddr) -> RelayState {
+    pub(crate) fn state(&mut self, now: Time, remote: SocketAddr) -> RelayState {
         let peer = self.session.peer(now, remote);
         match (self.session.state(), peer) {
             (State::Over(Failure::Lost), _) => RelayState::Lost,
@@ -239,10 +273,6 @@ impl RelaySocket {
     }
 }
 
-fn is_of_this_host(ip: IpAddr) -> bool {
-    is_loopback(ip) || sources().is_ok_and(|own| own.iter().any(|source| source.ip == ip))
-}
-
 /// Puts what the relay wants before each packet; none if it does not lead there.
 fn frame(session: &Session, transmit: &Transmit, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     for packet in bytes.chunks(transmit.segment.max(1)) {
@@ -250,107 +280,4 @@ fn frame(session: &Session, transmit: &Transmit, bytes: &[u8], out: &mut Vec<u8>
         out.extend_from_slice(packet);
     }
     Some(())
-}
-
-impl Inner {
-    /// Returns true if the address that a relay reports is one of ours: packets of other paths would leave by that relay.
-    pub(crate) fn is_own_address(&self, at: usize) -> bool {
-        let relay = &self.relays[at];
-        let Some(given) = relay.session.relayed() else { return false };
-        // Which other one speaks the truth is not known: the one that said it first.
-        let other =
-            |(i, other): (usize, &RelaySocket)| i != at && other.is_at(given) && !other.session.is_over();
-        let own = |socket: &Socket| {
-            let local = socket.local();
-            local == given
-                || (local.ip().is_unspecified() && socket.serves(given) && is_of_this_host(given.ip()))
-        };
-        let new = relay.relayed.is_none();
-        self.sockets.iter().any(own) || new && self.relays.iter().enumerate().any(other)
-    }
-
-    pub(crate) fn relay_of(&mut self, local: SocketAddr) -> Option<&mut RelaySocket> {
-        self.relays.iter_mut().find(|relay| relay.is_at(local))
-    }
-
-    /// Gives addresses at relays back that are not to be used from now on.
-    pub(crate) fn close_relays(&mut self, unwanted: impl Fn(&RelaySocket) -> bool) {
-        let now = self.now();
-        let mut any = false;
-        let open = self.relays.iter_mut().filter(|relay| !relay.closing);
-        for relay in open.filter(|relay| unwanted(relay)) {
-            relay.close(now);
-            any = true;
-        }
-        if any {
-            self.wake_driver();
-        }
-    }
-}
-
-impl Endpoint {
-    /// Requests relaying from a local address to a peer, and returns its state.
-    pub(crate) fn relay(&self, source: &Source, relay: &Relay, remote: SocketAddr) -> RelayState {
-        let mut inner = self.shared().lock();
-        let now = inner.now();
-        let v6 = remote.is_ipv6();
-        let at = match inner.relays.iter().position(|open| open.matches(source.ip, relay, v6)) {
-            Some(at) => at,
-            None => match RelaySocket::open(now, source, relay, v6) {
-                Ok(open) => {
-                    inner.relays.push(open);
-                    inner.relays.len() - 1
-                }
-                Err(error) => return RelayState::Failed(format!("no socket at {}: {error}", source.ip)),
-            },
-        };
-        let state = inner.relays[at].state(now, remote);
-        if matches!(state, RelayState::Failed(_) | RelayState::Lost) {
-            inner.relays.swap_remove(at);
-        }
-        inner.wake_driver();
-        state
-    }
-
-    /// Relay that a path's local address belongs to, if it belongs to one that works.
-    pub fn via(&self, local: SocketAddr) -> Option<Via> {
-        let mut inner = self.shared().lock();
-        inner.relay_of(local).filter(|relay| relay.failure().is_none()).map(|relay| relay.via.clone())
-    }
-
-    /// Has a relay asked whether it still has the address: nothing came by it.
-    pub(crate) fn check_relay(&self, local: SocketAddr) {
-        let mut inner = self.shared().lock();
-        let now = inner.now();
-        if let Some(relay) = inner.relay_of(local) {
-            relay.session.check(now);
-        }
-        inner.wake_driver();
-    }
-
-    /// Gives addresses at relays back that no connection uses and nobody wants.
-    pub(crate) fn close_idle_relays(&self, wanted: impl Fn(&Via) -> bool) {
-        let mut inner = self.shared().lock();
-        let used = inner.used_locals();
-        let idle = |relay: &RelaySocket| {
-            !wanted(&relay.via) && !relay.relayed.is_some_and(|local| used.contains(&local))
-        };
-        inner.close_relays(idle);
-    }
-
-    /// Waits until the counter of relay changes differs from `seen`, and updates `seen`.
-    pub(crate) async fn wait_relay_change(&self, seen: &mut u64) {
-        poll_fn(|cx| {
-            let mut inner = self.shared().lock();
-            if inner.relay_changes != *seen {
-                *seen = inner.relay_changes;
-                return Poll::Ready(());
-            }
-            if !inner.relay_wakers.iter().any(|other| other.will_wake(cx.waker())) {
-                inner.relay_wakers.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
-    }
 }

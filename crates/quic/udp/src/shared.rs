@@ -1,11 +1,12 @@
 //! State shared by the driver, the handles and the streams.
 
-use crate::connection::PathEvent;
+use crate::address::sources;
+use crate::event::PathEvent;
 use crate::relay::RelaySocket;
-use crate::socket::Socket;
+use crate::socket::{Socket, is_loopback};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -217,6 +218,43 @@ impl Inner {
         let exact = self.sockets.iter().position(|socket| socket.local() == local);
         exact.or_else(|| self.sockets.iter().position(|socket| socket.serves(local)))
     }
+
+    /// Returns true if the address that a relay reports is one of ours: packets of other paths would leave by that relay.
+    pub(crate) fn is_own_address(&self, at: usize) -> bool {
+        let relay = &self.relays[at];
+        let Some(given) = relay.reported() else { return false };
+        // Which other one speaks the truth is not known: the one that said it first.
+        let other = |(i, other): (usize, &RelaySocket)| i != at && other.is_at(given) && !other.is_over();
+        let own = |socket: &Socket| {
+            let local = socket.local();
+            local == given
+                || (local.ip().is_unspecified() && socket.serves(given) && is_of_this_host(given.ip()))
+        };
+        let new = relay.is_new();
+        self.sockets.iter().any(own) || new && self.relays.iter().enumerate().any(other)
+    }
+
+    pub(crate) fn relay_of(&mut self, local: SocketAddr) -> Option<&mut RelaySocket> {
+        self.relays.iter_mut().find(|relay| relay.is_at(local))
+    }
+
+    /// Gives addresses at relays back that are not to be used from now on.
+    pub(crate) fn close_relays(&mut self, unwanted: impl Fn(&RelaySocket) -> bool) {
+        let now = self.now();
+        let mut any = false;
+        let open = self.relays.iter_mut().filter(|relay| !relay.is_closing());
+        for relay in open.filter(|relay| unwanted(relay)) {
+            relay.close(now);
+            any = true;
+        }
+        if any {
+            self.wake_driver();
+        }
+    }
+}
+
+fn is_of_this_host(ip: IpAddr) -> bool {
+    is_loopback(ip) || sources().is_ok_and(|own| own.iter().any(|source| source.ip == ip))
 }
 
 impl State {

@@ -7,7 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use vmcc_transport::StreamError;
+use vmcc_transport::{ConnectionError, Dir, StreamError};
 
 /// Both directions of a stream.
 pub struct Stream {
@@ -29,8 +29,28 @@ pub struct RecvStream {
     ended: bool,
 }
 
+impl Connection {
+    /// Opens a stream, as soon as the peer allows one more.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn open_stream(&self) -> Result<Stream, ConnectionError> {
+        let id = self.wait(|_, engine| engine?.open_stream(Dir::Bi)).await?;
+        Ok(Stream::new(self.clone(), id))
+    }
+
+    /// The next stream that the peer opens.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn accept_stream(&self) -> Result<Stream, ConnectionError> {
+        let id = self.wait(|state, _| state.opened.pop_front()).await?;
+        Ok(Stream::new(self.clone(), id))
+    }
+}
+
 impl Stream {
-    pub(crate) fn new(connection: Connection, id: u64) -> Stream {
+    fn new(connection: Connection, id: u64) -> Stream {
         connection.with_state(|inner, handle| inner.state(handle).sending.insert(id, Sending::default()));
         let send = SendStream { connection: connection.clone(), id, finished: false };
         Stream { send, recv: RecvStream { connection, id, ended: false } }

@@ -12,14 +12,25 @@
 //!   whether it lives; what of it was lost is a loss once that is known. A path that is given up gives its bytes back, and that is no loss.
 //! * Congestion is persistent where nothing has arrived on any path of what was sent in that time.
 
-use super::{Acked, Advice, CcContext, Controller, Window};
-use crate::config::Coupling;
+use super::window::{Acked, Advice, CcContext, Controller, Window};
+use vmcc_cc::{Algorithm, Params};
 use vmcc_units::time::{Span, Time};
+
+/// Congestion windows: one per path, or one for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Coupling {
+    /// Each has one; what one may know of the others is the algorithm's.
+    #[default]
+    Separate,
+    /// One window for all of them, which a loss on any reduces (mTCP's "combined"). Algorithms run in their single-path form.
+    Combined,
+}
 
 /// The windows of a connection, and what each path has of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
     coupling: Coupling,
+    cc: Controller,
     initial_pkt: u32,
     /// By path, or one.
     windows: Vec<Window>,
@@ -46,15 +57,21 @@ struct Share {
 
 impl Windows {
     /// Without paths.
-    pub(crate) fn new(coupling: Coupling, initial_pkt: u32) -> Windows {
+    pub(crate) fn new(coupling: Coupling, initial_pkt: u32, algorithm: Algorithm, params: Params) -> Windows {
         Windows {
             coupling,
+            cc: Controller::new(algorithm, params),
             initial_pkt,
             windows: Vec::with_capacity(1),
             shares: Vec::with_capacity(1),
             sent: 0,
             gone: 0,
         }
+    }
+
+    /// The paths of the connection form a group, in which an algorithm sees them all; one window for all has no siblings.
+    pub(crate) fn set_multipath(&mut self, multipath: bool) {
+        self.cc.set_grouped(multipath && !self.is_combined());
     }
 
     /// Returns true if there is one for all.
@@ -142,13 +159,13 @@ impl Windows {
         self.free(slot, packets, u64::MAX);
         self.shares[slot].mtu = 0;
         self.resize();
+        self.cc.remove(slot);
     }
 
     /// Restarts a path's state for another network; the fate of packets that were sent before is ignored.
     pub(crate) fn restart(&mut self, slot: usize, now: Time) {
         let index = self.index(slot);
-        let old = &mut self.windows[index];
-        *old = Window { in_flight: old.in_flight, since: now, ..Window::new(self.initial_pkt, old.mtu) };
+        self.windows[index].restart(self.initial_pkt, now);
         self.shares[slot].moved_at = now;
     }
 
@@ -161,9 +178,9 @@ impl Windows {
     }
 
     /// The algorithm begins.
-    pub(crate) fn begin(&mut self, cc: &mut Controller, at: &CcContext<'_>) {
+    pub(crate) fn begin(&mut self, at: &CcContext<'_>) {
         let (index, at) = (self.index(at.slot), self.window_context(at));
-        self.windows[index].begin(cc, &at);
+        self.windows[index].begin(&mut self.cc, &at);
     }
 
     /// A packet was sent on a path.
@@ -180,26 +197,20 @@ impl Windows {
     }
 
     /// An acknowledgment came; what it acknowledges and reveals as lost is free already.
-    pub(crate) fn on_ack(&mut self, cc: &mut Controller, at: &CcContext<'_>, acked: &Acked) -> Advice {
+    pub(crate) fn on_ack(&mut self, at: &CcContext<'_>, acked: &Acked) -> Advice {
         let arrived = &mut self.shares[at.slot].arrived;
         *arrived = acked.newest.max(*arrived);
-        self.attribute_reductions(at, |window, seen| window.on_ack(cc, seen, acked))
+        self.attribute_reductions(at, |window, cc, seen| window.on_ack(cc, seen, acked))
     }
 
     /// Losses that a timer has revealed.
-    pub(crate) fn on_lost(&mut self, cc: &mut Controller, at: &CcContext<'_>, newest: Time) {
-        self.attribute_reductions(at, |window, seen| window.on_lost(cc, seen, newest));
+    pub(crate) fn on_lost(&mut self, at: &CcContext<'_>, newest: Time) {
+        self.attribute_reductions(at, |window, cc, seen| window.on_lost(cc, seen, newest));
     }
 
     /// Everything on a path is lost that was sent there from the first of these times to the second. Over so long a time that is
     /// persistent congestion (RFC 9002 section 7.6.2).
-    pub(crate) fn on_all_lost(
-        &mut self,
-        cc: &mut Controller,
-        at: &CcContext<'_>,
-        (oldest, newest): (Time, Time),
-        long: Span,
-    ) {
+    pub(crate) fn on_all_lost(&mut self, at: &CcContext<'_>, (oldest, newest): (Time, Time), long: Span) {
         let all = self.shares.iter().enumerate();
         let others =
             all.filter(|(slot, _)| self.is_combined() && *slot != at.slot).map(|(_, own)| own.arrived);
@@ -207,7 +218,7 @@ impl Windows {
         if newest.since(from) >= long {
             // What others have in flight, of which nothing is known yet, makes no larger window.
             let out = self.in_flight_pkt(at.slot);
-            self.attribute_reductions(at, |window, seen| window.on_persistent_congestion(cc, seen, out));
+            self.attribute_reductions(at, |window, cc, seen| window.on_persistent_congestion(cc, seen, out));
         }
     }
 
@@ -215,12 +226,12 @@ impl Windows {
     fn attribute_reductions<T>(
         &mut self,
         at: &CcContext<'_>,
-        ask: impl FnOnce(&mut Window, &CcContext<'_>) -> T,
+        ask: impl FnOnce(&mut Window, &mut Controller, &CcContext<'_>) -> T,
     ) -> T {
         let (seen, index) = (self.window_context(at), self.index(at.slot));
         let window = &mut self.windows[index];
         let before = window.reductions;
-        let answer = ask(window, &seen);
+        let answer = ask(window, &mut self.cc, &seen);
         self.shares[at.slot].reductions += window.reductions - before;
         answer
     }

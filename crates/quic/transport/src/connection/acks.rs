@@ -1,14 +1,17 @@
 //! Effects of acknowledgments and losses: round trips, marks, windows, and frames to send again (RFC 9002).
 
-use super::*;
+use super::state::Connection;
 use crate::congestion::{Acked, Advice};
 use crate::error::{TransportError, code};
-use crate::recovery::sent::{Frames, Sent, SentPacket};
-use crate::recovery::space::{PACKET_THRESHOLD, loss_delay};
+use crate::event::Event;
+use crate::paths::{Path, SchedulerView};
+use crate::qlog;
+use crate::recovery::sent::{Control, Frames, Sent, SentPacket};
+use crate::recovery::space::{PACKET_THRESHOLD, SpaceId, loss_delay};
 use crate::wire::ack::Ack;
 use vmcc_multipath::may_suppress;
 use vmcc_streams::SentRange;
-use vmcc_units::time::Span;
+use vmcc_units::time::{Span, Time};
 
 /// Losses over this many probe timeouts are persistent congestion (RFC 9002 section 7.6.1).
 const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
@@ -16,23 +19,15 @@ const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
 const IDLE_SCRATCH_CAPACITY: usize = 16;
 
 impl Connection {
-    /// The path whose window a space's packets count against.
-    fn slot_of_space(space: SpaceId) -> usize {
-        match space {
-            SpaceId::Path(slot) => slot,
-            _ => 0,
-        }
-    }
-
     pub(super) fn on_ack(&mut self, now: Time, space: SpaceId, ack: &Ack<'_>) -> Result<(), TransportError> {
-        let slot = Self::slot_of_space(space);
+        let slot = space.slot();
         let Some(own) = self.space_mut(space) else { return Ok(()) };
         if ack.largest >= own.sent.next() {
             return Err(TransportError::violation("a packet was acknowledged that was not sent"));
         }
         let raises = own.largest_acked.is_none_or(|largest| ack.largest > largest);
         own.largest_acked = own.largest_acked.max(Some(ack.largest));
-        let mut taken = std::mem::take(&mut self.scratch);
+        let mut taken = std::mem::take(&mut self.taken);
         let Some(own) = self.space_mut(space) else { return Ok(()) };
         for range in ack.ranges() {
             let low = (*range.start()).max(own.sent.lowest());
@@ -43,7 +38,7 @@ impl Connection {
         }
         own.sent.trim();
         if taken.is_empty() {
-            self.scratch = taken;
+            self.taken = taken;
             return Ok(());
         }
         let acked = self.account(now, space, slot, ack, raises, &taken);
@@ -58,12 +53,9 @@ impl Connection {
         if taken.capacity() <= IDLE_SCRATCH_CAPACITY
             || self.paths.iter().any(|path| path.space.sent.eliciting() > 0)
         {
-            self.scratch = taken;
+            self.taken = taken;
         }
-        if space != SpaceId::Initial {
-            // The server has told that it received: the client may stop asking.
-            self.peer_validated |= self.side == Side::Client;
-        }
+        self.handshake.on_acked(space);
         self.on_responsive(now, slot);
         self.find_losses(now, space, Some(acked));
         Ok(())
@@ -95,9 +87,9 @@ impl Connection {
         }
         acked.newest = newest;
         let delay = match space {
-            SpaceId::Path(_) if self.peer_known => {
-                let us = ack.delay.saturating_mul(1 << self.peer.ack_delay_exponent);
-                Span::from_us(us.min(1 << 40)).min(self.peer_ack_delay())
+            SpaceId::Path(_) if self.handshake.is_peer_known() => {
+                let us = ack.delay.saturating_mul(1 << self.handshake.peer().ack_delay_exponent);
+                Span::from_us(us.min(1 << 40)).min(self.handshake.peer_ack_delay())
             }
             _ => Span::ZERO,
         };
@@ -110,9 +102,7 @@ impl Connection {
         }
         let before = match space {
             SpaceId::Path(_) => path.space.ecn,
-            _ => self.levels[usize::from(space == SpaceId::Handshake)]
-                .as_ref()
-                .map_or(Default::default(), |l| l.space.ecn),
+            _ => self.handshake.level(space).map_or(Default::default(), |level| level.space.ecn),
         };
         let own = &mut self.paths[slot].ecn;
         let marked = match raises {
@@ -135,7 +125,7 @@ impl Connection {
         }
         // Of all paths the slowest says how late a packet may be (multipath section 2.5).
         let until = now + self.longest_pto().times(PERSISTENT_CONGESTION_THRESHOLD);
-        if let (SpaceId::Path(_), Some(keys)) = (space, &mut self.one_rtt) {
+        if let (SpaceId::Path(_), Some(keys)) = (space, self.handshake.one_rtt_mut()) {
             keys.on_acked(newest, until);
         }
         acked
@@ -155,23 +145,18 @@ impl Connection {
         self.note(now, id, "marks mean nothing: ECN stays off");
         self.windows.restart(slot, now);
         self.begin_window(slot, now);
-        self.pace(slot);
-    }
-
-    /// Longest delay of the peer's acknowledgments.
-    pub(super) fn peer_ack_delay(&self) -> Span {
-        Span::from_ms(self.peer.max_ack_delay_ms)
+        self.paths.pace(&self.windows, slot);
     }
 
     fn on_frames_acked(&mut self, space: SpaceId, frames: Frames) {
         for frame in frames {
             match frame {
                 Sent::Stream(SentRange { id, range, fin }) => {
-                    self.paths[Self::slot_of_space(space)].payload_out += range.end - range.start;
+                    self.paths[space.slot()].payload_out += range.end - range.start;
                     self.streams.on_acked(id, range, fin);
                 }
                 Sent::Ack { path, largest } => {
-                    if let Some(slot) = self.slot_of(path) {
+                    if let Some(slot) = self.paths.slot_of(path) {
                         self.paths[slot].space.received.on_ack_acked(largest);
                     }
                 }
@@ -179,7 +164,7 @@ impl Connection {
                     self.streams.on_reset_acked(id)
                 }
                 Sent::Crypto(range) => {
-                    if let Some(buffer) = self.crypto_out(space) {
+                    if let Some(buffer) = self.handshake.crypto_mut(space) {
                         buffer.on_acked(range);
                     }
                 }
@@ -204,9 +189,9 @@ impl Connection {
 
     /// Looks for lost packets, and tells the window what an acknowledgment and they have brought.
     pub(super) fn find_losses(&mut self, now: Time, space: SpaceId, acked: Option<Acked>) {
-        let slot = Self::slot_of_space(space);
+        let slot = space.slot();
         let delay = loss_delay(self.paths[slot].loss_rtt());
-        let mut lost = std::mem::take(&mut self.scratch);
+        let mut lost = std::mem::take(&mut self.taken);
         if let Some(own) = self.space_mut(space) {
             own.detect_lost(now, delay, &mut lost);
         }
@@ -237,24 +222,24 @@ impl Connection {
                 self.on_frames_lost(space, packet.frames);
             }
         }
-        self.scratch = lost;
+        self.taken = lost;
         let waiting = self.has_data();
-        let ack_delay = self.peer_ack_delay();
+        let ack_delay = self.handshake.peer_ack_delay();
         let path = &mut self.paths[slot];
         let long = path.pto(ack_delay).times(PERSISTENT_CONGESTION_THRESHOLD);
-        let (at, cc) = (path.cc_context(now, slot, waiting), &mut self.controller);
+        let at = path.cc_context(now, slot, waiting);
         let advice = match (acked, newest) {
-            (Some(acked), lost) => self.windows.on_ack(cc, &at, &Acked { lost, ..acked }),
+            (Some(acked), lost) => self.windows.on_ack(&at, &Acked { lost, ..acked }),
             (None, Some(newest)) => {
-                self.windows.on_lost(cc, &at, newest);
+                self.windows.on_lost(&at, newest);
                 Advice::default()
             }
             (None, None) => return,
         };
         if let Some(period) = period {
-            self.windows.on_all_lost(cc, &at, period, long);
+            self.windows.on_all_lost(&at, period, long);
         }
-        self.pace(slot);
+        self.paths.pace(&self.windows, slot);
         self.log_metrics(now, slot);
         self.apply_advice(now, slot, advice);
     }
@@ -273,13 +258,6 @@ impl Connection {
     pub(super) fn log_metrics(&mut self, now: Time, slot: usize) {
         if let Some(log) = &mut self.log {
             log.metrics(now, &SchedulerView { path: &self.paths[slot], windows: &self.windows, slot });
-        }
-    }
-
-    /// Logs a message for which qlog defines no event.
-    pub(super) fn note(&mut self, now: Time, path: PathId, message: &str) {
-        if let Some(log) = &mut self.log {
-            log.note(now, path, message);
         }
     }
 
@@ -308,7 +286,7 @@ impl Connection {
             match frame {
                 Sent::Stream(SentRange { id, range, fin }) => self.streams.on_lost(id, range, fin),
                 Sent::Crypto(range) => {
-                    if let Some(buffer) = self.crypto_out(space) {
+                    if let Some(buffer) = self.handshake.crypto_mut(space) {
                         buffer.on_lost(range);
                     }
                 }

@@ -1,12 +1,15 @@
 //! Frames that a packet takes, made of the state as it is at that moment.
 
 use super::packet::PacketBuilder;
-use super::*;
+use super::state::Connection;
 use crate::paths::PathResponse;
-use crate::recovery::sent::Sent;
+use crate::recovery::sent::{Control, Sent};
+use crate::recovery::space::SpaceId;
 use crate::wire::ack;
 use crate::wire::frame::{self, ty};
 use crate::wire::varint;
+use vmcc_streams::SendBuffer;
+use vmcc_units::time::{Span, Time};
 
 /// A frame of ACK or PATH_ACK with a few ranges is not longer; more ranges wait for another packet.
 const MAX_ACK: usize = 600;
@@ -26,7 +29,7 @@ impl Connection {
             SpaceId::Path(slot) => Some(self.paths[slot].id),
             _ => None,
         };
-        let multipath = self.multipath && path.is_some();
+        let multipath = self.paths.is_multipath() && path.is_some();
         let room = building.room(out).min(MAX_ACK);
         let Some(own) = self.space_mut(space) else { return };
         if !own.received.has_pending_ack() || room < 32 {
@@ -67,17 +70,14 @@ impl Connection {
         building: &mut PacketBuilder,
         out: &mut Vec<u8>,
     ) -> bool {
-        let pto = self.paths[slot].pto(vmcc_units::time::Span::ZERO);
+        let pto = self.paths[slot].pto(Span::ZERO);
         let path = &mut self.paths[slot];
         let before = out.len();
         if let Some(PathResponse { data, .. }) = path.response.take() {
             frame::put_validation(out, ty::PATH_RESPONSE, data);
         }
-        if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.send_at <= now) {
-            frame::put_validation(out, ty::PATH_CHALLENGE, challenge.data);
-            challenge.first_sent = if challenge.tries == 0 { now } else { challenge.first_sent };
-            challenge.tries += 1;
-            challenge.send_at = now + pto.times(1 << challenge.tries.min(6));
+        if let Some(data) = path.validation.take_challenge(now, pto) {
+            frame::put_validation(out, ty::PATH_CHALLENGE, data);
         }
         let any = out.len() > before;
         if any {
@@ -95,8 +95,8 @@ impl Connection {
             }
             let Some(control) = self.pending.pop() else { return };
             // Said on another path, if there is one.
-            let elsewhere = self.paths.iter().enumerate().any(|(i, path)| i != slot && path.is_open());
-            if matches!(control, Control::PathAbandon(path, _) if path == self.paths[slot].id && elsewhere) {
+            let is_own = matches!(control, Control::PathAbandon(path, _) if path == self.paths[slot].id);
+            if is_own && self.paths.another_is_open(slot) {
                 self.queue(control);
                 continue;
             }
@@ -111,55 +111,45 @@ impl Connection {
     fn put_control(&mut self, control: Control, room: usize, out: &mut Vec<u8>) -> bool {
         match control {
             Control::HandshakeDone => frame::put(out, ty::HANDSHAKE_DONE, &[]),
-            Control::NewCid(path, seq) => match self.new_cid(path, seq) {
-                Some(new) => frame::put_new_cid(out, self.multipath, &new),
+            Control::NewCid(path, seq) => match self.cids.frame(path, seq) {
+                Some(new) => frame::put_new_cid(out, self.paths.is_multipath(), &new),
                 None => return false,
             },
-            Control::RetireCid(path, seq) if self.multipath => {
+            Control::RetireCid(path, seq) if self.paths.is_multipath() => {
                 frame::put(out, ty::PATH_RETIRE_CONNECTION_ID, &[path.into(), seq]);
             }
             Control::RetireCid(_, seq) => frame::put(out, ty::RETIRE_CONNECTION_ID, &[seq]),
             Control::PathAbandon(path, code) => frame::put(out, ty::PATH_ABANDON, &[path.into(), code]),
-            Control::PathStatus(path) => match self.slot_of(path) {
+            Control::PathStatus(path) => match self.paths.slot_of(path) {
                 Some(slot) => {
-                    let own = &self.paths[slot];
-                    let kind = if own.backup { ty::PATH_STATUS_BACKUP } else { ty::PATH_STATUS_AVAILABLE };
-                    frame::put(out, kind, &[path.into(), own.status_seq]);
+                    let (backup, seq) = self.paths[slot].status.own();
+                    let kind = if backup { ty::PATH_STATUS_BACKUP } else { ty::PATH_STATUS_AVAILABLE };
+                    frame::put(out, kind, &[path.into(), seq]);
                 }
                 None => return false,
             },
-            Control::MaxPathId => frame::put(out, ty::MAX_PATH_ID, &[self.local_max_path.into()]),
-            Control::PathsBlocked => frame::put(out, ty::PATHS_BLOCKED, &[self.peer_max_path.into()]),
+            Control::MaxPathId => frame::put(out, ty::MAX_PATH_ID, &[self.paths.local_max().into()]),
+            Control::PathsBlocked => frame::put(out, ty::PATHS_BLOCKED, &[self.paths.peer_max().into()]),
             Control::PathCidsBlocked(path) => frame::put(out, ty::PATH_CIDS_BLOCKED, &[path.into(), 0]),
-            Control::NewToken if self.token_to_give.len() + 4 > room => {
+            Control::NewToken if self.handshake.tokens.issued.len() + 4 > room => {
                 self.queue(control);
                 return false;
             }
-            Control::NewToken => frame::put_bytes(out, ty::NEW_TOKEN, &self.token_to_give),
+            Control::NewToken => frame::put_bytes(out, ty::NEW_TOKEN, &self.handshake.tokens.issued),
             Control::Stream(control) => return self.streams.put_control(control, out),
         }
         true
     }
 
     pub(super) fn put_datagrams(&mut self, now: Time, building: &mut PacketBuilder, out: &mut Vec<u8>) {
-        if self.datagrams_out.is_empty() {
+        if !self.datagrams.has_work() {
             return;
         }
         let rtts = self.paths.iter().filter(|path| path.is_responsive()).map(|path| path.rtt.srtt());
-        self.stats.datagrams_dropped += self.datagrams_out.drop_old(now, rtts.max().unwrap_or_default());
-        // Packets may have become smaller since it was given: it fits none any more, and must not hold back what follows.
-        let most = self.max_datagram().unwrap_or(usize::MAX);
-        while let Some(next) = self.datagrams_out.front() {
-            if next.len() > most {
-                self.datagrams_out.pop();
-                self.stats.datagrams_dropped += 1;
-                continue;
-            }
-            if next.len() + 3 > building.room(out) {
-                return;
-            }
-            frame::put_bytes(out, ty::DATAGRAM_LEN, next);
-            self.datagrams_out.pop();
+        self.datagrams.drop_old(now, rtts.max().unwrap_or_default());
+        let max = self.max_datagram().unwrap_or(usize::MAX);
+        while let Some(data) = self.datagrams.take(max, building.room(out)) {
+            frame::put_bytes(out, ty::DATAGRAM_LEN, &data);
             building.frames.push(Sent::Once);
             building.eliciting = true;
         }

@@ -1,29 +1,35 @@
-//! Frames that come, and who they are for.
+//! Dispatch of received frames.
 
-use super::receive::PayloadKind;
-use super::*;
+use super::receive::Arrival;
+use super::state::Connection;
 use crate::error::{TransportError, code};
+use crate::event::{Event, PathId};
+use crate::recovery::space::SpaceId;
 use crate::wire::frame::Frame;
 use crate::wire::varint::Reader;
 use vmcc_streams::Frame as StreamFrame;
 
-/// Bytes that a datagram takes beside its own: empty ones are not free.
-pub(super) const DATAGRAM_COST: usize = 64;
+/// Combined properties of a packet's frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PayloadKind {
+    pub(super) eliciting: bool,
+    /// Nothing but frames that probe a path.
+    pub(super) probing: bool,
+}
 
 impl Connection {
-    /// The frames of a packet that came in `space`, on the path at `slot`, from where `route` says.
+    /// The frames of a packet that came in `space`, on the path at `slot`.
     pub(super) fn on_payload(
         &mut self,
-        now: Time,
+        arrival: &Arrival,
         space: SpaceId,
         slot: usize,
-        route: Route,
         payload: &[u8],
     ) -> Result<PayloadKind, TransportError> {
         if payload.is_empty() {
             return Err(TransportError::violation("a packet without frames"));
         }
-        let mut nature = PayloadKind { eliciting: false, probing: true };
+        let mut all = PayloadKind { eliciting: false, probing: true };
         let mut reader = Reader::new(payload);
         while !reader.is_empty() {
             let (kind, frame) = Frame::decode(&mut reader)
@@ -32,27 +38,27 @@ impl Connection {
             if in_handshake && !frame.is_allowed_in_handshake() {
                 return Err(TransportError::violation(&format!("frame {kind:#x} in a handshake packet")));
             }
-            if frame.is_multipath() && !self.multipath {
+            if frame.is_multipath() && !self.paths.is_multipath() {
                 return Err(TransportError::violation("a multipath frame without the extension"));
             }
-            nature.eliciting |= frame.is_ack_eliciting();
-            nature.probing &= frame.is_probing();
-            self.on_frame(now, space, slot, route, frame)?;
+            all.eliciting |= frame.is_ack_eliciting();
+            all.probing &= frame.is_probing();
+            self.on_frame(arrival, space, slot, frame)?;
             if self.is_over() {
                 break;
             }
         }
-        Ok(nature)
+        Ok(all)
     }
 
     fn on_frame(
         &mut self,
-        now: Time,
+        arrival: &Arrival,
         space: SpaceId,
         slot: usize,
-        route: Route,
         frame: Frame<'_>,
     ) -> Result<(), TransportError> {
+        let now = arrival.now;
         match frame {
             Frame::Padding | Frame::Ping => {}
             Frame::Ack { path: None, ack } => {
@@ -63,7 +69,7 @@ impl Connection {
                 }
             }
             Frame::Ack { path: Some(path), ack } => {
-                self.check_path(path)?;
+                self.paths.check(path)?;
                 if let Some(space) = self.space_of_path(path) {
                     self.on_ack(now, space, &ack)?;
                 }
@@ -83,33 +89,40 @@ impl Connection {
             Frame::NewToken(token) => self.on_new_token(token)?,
             Frame::HandshakeDone => self.on_handshake_done()?,
             Frame::Close { application, code, reason } => self.on_close(now, application, code, reason),
-            Frame::PathChallenge(data) => self.on_challenge(slot, route, data),
+            Frame::PathChallenge(data) => self.on_challenge(arrival, slot, data),
             Frame::PathResponse(data) => self.on_response(now, slot, data),
-            _ => self.on_path_frame(now, frame)?,
+            _ => self.on_path_frame(arrival, frame)?,
         }
         Ok(())
     }
 
     /// Frames about paths and their connection ids.
-    fn on_path_frame(&mut self, now: Time, frame: Frame<'_>) -> Result<(), TransportError> {
+    fn on_path_frame(&mut self, arrival: &Arrival, frame: Frame<'_>) -> Result<(), TransportError> {
         match frame {
             Frame::NewConnectionId { new, .. } => self.on_new_cid(new),
             Frame::RetireConnectionId { path, seq } => self.on_retire_cid(path.unwrap_or(0), seq),
-            Frame::PathAbandon { path, code } => self.on_path_abandon(now, path, code),
-            Frame::PathStatus { path, seq, available } => self.on_path_status(path, seq, available),
-            Frame::MaxPathId(max) => self.on_max_path_id(max),
+            Frame::PathAbandon { path, code } => self.on_path_abandon(arrival.now, path, code),
+            Frame::PathStatus { path, seq, available } => {
+                self.paths.check(path)?;
+                self.paths.on_status(path, seq, available);
+                Ok(())
+            }
+            Frame::MaxPathId(max) => {
+                self.on_max_path_id(max);
+                Ok(())
+            }
             Frame::PathsBlocked(max) => self.on_paths_blocked(max),
-            Frame::PathCidsBlocked { path } => self.check_path(path),
+            Frame::PathCidsBlocked { path } => self.paths.check(path),
             _ => Ok(()),
         }
     }
 
     fn space_of_path(&self, path: PathId) -> Option<SpaceId> {
-        self.slot_of(path).map(SpaceId::Path)
+        self.paths.slot_of(path).map(SpaceId::Path)
     }
 
     fn on_handshake_done(&mut self) -> Result<(), TransportError> {
-        if self.side == Side::Server {
+        if !self.handshake.is_client() {
             return Err(TransportError::violation("HANDSHAKE_DONE of a client"));
         }
         self.confirm();
@@ -117,28 +130,20 @@ impl Connection {
     }
 
     fn on_new_token(&mut self, token: &[u8]) -> Result<(), TransportError> {
-        if self.side == Side::Server {
+        if !self.handshake.is_client() {
             return Err(TransportError::violation("NEW_TOKEN of a client"));
         }
-        self.new_token = Some(token.to_vec());
+        self.handshake.tokens.received = Some(token.to_vec());
         Ok(())
     }
 
     fn on_datagram(&mut self, data: &[u8]) -> Result<(), TransportError> {
-        if data.len() as u64 + 1 > self.local.max_datagram_frame {
+        if data.len() as u64 + 1 > self.handshake.local().max_datagram_frame {
             return Err(TransportError::violation("a datagram larger than what is taken"));
         }
-        // The oldest go where nobody reads them.
-        self.datagram_bytes_in += data.len() + DATAGRAM_COST;
-        while self.datagram_bytes_in > self.config.datagram_buffer {
-            let Some(oldest) = self.datagrams_in.pop_front() else { break };
-            self.datagram_bytes_in -= oldest.len() + DATAGRAM_COST;
-            self.stats.datagrams_dropped += 1;
-        }
-        if self.datagrams_in.is_empty() {
+        if self.datagrams.on_received(data) {
             self.events.push_back(Event::DatagramReceived);
         }
-        self.datagrams_in.push_back(data.to_vec());
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Keys of packets with short headers, and their update (RFC 9001 section 6; multipath section 2.4 for the nonce).
 
+use super::protection::{Place, Unprotected, protect, unprotect};
 use crate::crypto::{HeaderProtectionKey, KeyUpdate, Keys, PacketKey, PacketKeySet};
 use crate::error::{TransportError, code};
 use vmcc_units::time::Time;
@@ -9,15 +10,15 @@ const CONFIDENTIALITY_MARGIN: u64 = 1 << 16;
 
 /// Keys after the handshake.
 pub(super) struct OneRtt {
-    pub(super) header_local: Box<dyn HeaderProtectionKey>,
-    pub(super) header_remote: Box<dyn HeaderProtectionKey>,
+    header_local: Box<dyn HeaderProtectionKey>,
+    header_remote: Box<dyn HeaderProtectionKey>,
     now: PacketKeySet,
     next: PacketKeySet,
     /// Of the phase before, for packets that are late, until then.
     before: Option<(Box<dyn PacketKey>, Time)>,
     update: Box<dyn KeyUpdate>,
     /// The bit in the header.
-    pub(super) phase: bool,
+    phase: bool,
     /// Packets of this phase that were encrypted, and of all phases that could not be decrypted.
     encrypted: u64,
     failed: u64,
@@ -25,7 +26,7 @@ pub(super) struct OneRtt {
     since: Time,
     /// A packet of this phase was acknowledged: the next update is allowed.
     confirmed: bool,
-    pub(super) updates: u64,
+    updates: u64,
 }
 
 /// Result of opening a packet.
@@ -73,21 +74,38 @@ impl OneRtt {
         self.now.local.tag_len()
     }
 
-    /// Encrypts in place; the tag.
-    pub(super) fn seal(
-        &mut self,
-        path: u32,
-        pn: u64,
-        header: &[u8],
-        payload: &mut [u8],
-    ) -> crate::crypto::Tag {
+    /// The key phase bit of packets that are sent now.
+    pub(super) fn phase(&self) -> bool {
+        self.phase
+    }
+
+    /// Times that the keys were updated, by either end.
+    pub(super) fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Encrypts frames and header of the packet that begins at `start` of `out`.
+    pub(super) fn seal(&mut self, out: &mut Vec<u8>, place: Place, path: u32, pn: u64) {
         self.encrypted += 1;
         let key = &self.now.local;
-        match path {
+        let (header, payload) = out[place.start..].split_at_mut(place.payload - place.start);
+        let tag = match path {
             0 => key.encrypt_in_place(pn, header, payload),
             _ => key.encrypt_in_place_for_path(path, pn, header, payload),
         }
-        .expect("a packet is shorter than the cipher's limit")
+        .expect("a packet is shorter than the cipher's limit");
+        out.extend_from_slice(tag.as_ref());
+        protect(&*self.header_local, out, place);
+    }
+
+    /// Removes header protection in place; `expected` is the packet number that is expected next.
+    pub(super) fn unprotect(
+        &self,
+        packet: &mut [u8],
+        pn_offset: usize,
+        expected: u64,
+    ) -> Option<Unprotected> {
+        unprotect(&*self.header_remote, packet, pn_offset, expected)
     }
 
     /// Decrypts in place, with the keys that the phase bit asks for.

@@ -1,13 +1,16 @@
 //! Paths: opened, validated, preferred or not, abandoned (RFC 9000 sections 8.2 and 9, draft-ietf-quic-multipath-21 section 3).
 
-use super::receive::PayloadKind;
-use super::*;
+use super::receive::Arrival;
+use super::state::Connection;
 use crate::error::{TransportError, code};
-use crate::paths::{AMPLIFICATION, PathChallenge, PathResponse, mtu};
-use vmcc_units::time::Span;
+use crate::event::{Event, PathId};
+use crate::paths::mtu::{self, Mtu};
+use crate::paths::{AMPLIFICATION, Path, PathResponse, PathState, Route};
+use crate::recovery::sent::Control;
+use crate::recovery::space::SpaceId;
+use crate::wire::frame::NewCid;
+use vmcc_units::time::{Span, Time};
 
-/// Times that a challenge is sent before a path counts as dead.
-const MAX_CHALLENGES: u32 = 4;
 /// An abandoned path's packets are still taken for so many probe timeouts.
 const LINGER: u64 = 3;
 /// No path is left.
@@ -49,34 +52,30 @@ impl Connection {
     /// # Errors
     /// It cannot be opened now; the error says why.
     pub fn open_path(&mut self, now: Time, route: Route) -> Result<PathId, PathError> {
-        if self.side == Side::Server {
+        if !self.handshake.is_client() {
             return Err(PathError::NotClient);
         }
-        if !self.confirmed || self.is_over() {
+        if !self.handshake.is_confirmed() || self.is_over() {
             return Err(PathError::TooEarly);
         }
-        if !self.multipath {
+        if !self.paths.is_multipath() {
             return Err(PathError::NotNegotiated);
         }
-        if self.paths.iter().any(|path| path.route == route && path.is_live()) {
+        if self.paths.slot_on(route).is_some() {
             return Err(PathError::Exists);
         }
-        while self.retired_paths.contains(self.next_path.into()) {
-            self.next_path += 1;
-        }
-        let path = self.next_path;
-        let full = self.paths.iter().filter(|path| path.state != PathState::Closed).count() >= MAX_PATHS;
-        if path > self.max_path() || full {
+        let path = self.paths.next_id();
+        if path > self.paths.max_id() || self.paths.is_full() {
             self.queue(Control::PathsBlocked);
             return Err(PathError::Limit);
         }
-        if self.remote_cids.get(&path).is_none_or(|cids| cids.active().is_none()) {
+        if self.cids.active(path).is_none() {
             self.queue(Control::PathCidsBlocked(path));
             return Err(PathError::NoIds);
         }
-        self.next_path += 1;
         let slot = self.add_path(path, route, now);
-        self.paths[slot].validated = true; // what limits amplification is the server's concern
+        // What limits amplification is the server's concern.
+        self.paths[slot].validation.set_validated();
         self.challenge(now, slot);
         Ok(path)
     }
@@ -84,19 +83,11 @@ impl Connection {
     /// Adds a path in a free slot, and returns the slot.
     fn add_path(&mut self, id: PathId, route: Route, now: Time) -> usize {
         let mut mtu = Mtu::new(self.config.initial_mtu, self.config.max_mtu);
-        mtu.limit(self.peer.max_udp_payload);
+        mtu.limit(self.handshake.peer().max_udp_payload);
         let mut path = Path::new(id, route, mtu);
         path.last_received_at = now;
-        if let Some((seq, available)) = self.early_status.remove(&id) {
-            (path.peer_status_seq, path.peer_backup) = (Some(seq), !available);
-        }
         self.log_route(now, id, Some(route));
-        let free = self.paths.iter().position(|path| path.state == PathState::Closed);
-        let slot = free.unwrap_or(self.paths.len());
-        match self.paths.get_mut(slot) {
-            Some(place) => *place = path,
-            None => self.paths.push(path),
-        }
+        let slot = self.paths.insert(path);
         self.windows.add_path(slot, mtu.size());
         // It has not answered yet.
         self.windows.set_silent(slot, true);
@@ -108,8 +99,7 @@ impl Connection {
         let data = self.random.u64();
         // RFC 9000 section 8.2.4; a path that nothing is known of has the timeout of a fresh one.
         let until = now + self.longest_pto().max(Span::from_secs(1)).times(LINGER);
-        self.paths[slot].challenge =
-            Some(PathChallenge { data, send_at: now, tries: 0, first_sent: now, until });
+        self.paths[slot].validation.start(data, now, until);
     }
 
     /// A packet came on a path that is not open: the client opens it (server).
@@ -120,38 +110,33 @@ impl Connection {
         route: Route,
         bytes: usize,
     ) -> Option<usize> {
-        let full = self.paths.iter().filter(|path| path.state != PathState::Closed).count() >= MAX_PATHS;
-        let can_answer = self.remote_cids.get(&path).is_some_and(|cids| cids.active().is_some());
-        let spent = self.retired_paths.contains(path.into());
-        if self.side == Side::Client || path > self.max_path() || full || !can_answer || spent {
+        let can_answer = self.cids.active(path).is_some();
+        if self.handshake.is_client() || !self.paths.is_acceptable(path) || !can_answer {
             return None;
         }
         let slot = self.add_path(path, route, now);
-        self.paths[slot].bytes_in = bytes as u64;
-        self.next_path = self.next_path.max(path + 1);
+        self.paths[slot].validation.on_received(bytes as u64);
         self.challenge(now, slot);
         Some(slot)
     }
 
-    pub(super) fn on_challenge(&mut self, slot: usize, route: Route, data: u64) {
+    pub(super) fn on_challenge(&mut self, arrival: &Arrival, slot: usize, data: u64) {
         if self.paths[slot].is_live() {
             // Its address is not known to be the peer's: no more goes there than three times what came (RFC 9000 section 8.2.2).
-            let padded = AMPLIFICATION * self.arriving >= u64::from(mtu::BASE);
-            self.paths[slot].response = Some(PathResponse { data, route, padded });
+            let padded = AMPLIFICATION * arrival.len as u64 >= u64::from(mtu::BASE);
+            self.paths[slot].response = Some(PathResponse { data, route: arrival.route, padded });
         }
     }
 
     /// Validates the route that PATH_CHALLENGE was sent along, wherever the response comes from (RFC 9000 section 8.2.3).
     pub(super) fn on_response(&mut self, now: Time, slot: usize, data: u64) {
         let path = &mut self.paths[slot];
-        let Some(challenge) = path.challenge.filter(|own| own.data == data) else { return };
-        (path.challenge, path.validated) = (None, true);
-        // Of several it is not known which was answered.
-        if challenge.tries == 1 {
-            path.guess_rtt(now.since(challenge.first_sent));
+        let Some(validated) = path.validation.on_response(data) else { return };
+        if let Some(sent) = validated.sent {
+            path.guess_rtt(now.since(sent));
         }
-        let (previous, remote) = (path.previous.take(), path.route.remote);
-        if previous.is_some_and(|previous| previous.remote.ip() != remote.ip()) {
+        let remote = path.route.remote;
+        if validated.previous.is_some_and(|previous| previous.remote.ip() != remote.ip()) {
             self.on_network_change(now, slot);
         }
         let path = &mut self.paths[slot];
@@ -169,35 +154,23 @@ impl Connection {
         }
     }
 
-    /// Peer migration: its newest packet of a path came from another address (server; RFC 9000 section 9).
-    pub(super) fn on_peer_migration(
-        &mut self,
-        now: Time,
-        slot: usize,
-        route: Route,
-        nature: PayloadKind,
-        bytes: usize,
-    ) {
-        if self.side == Side::Client || !self.confirmed || nature.probing || !self.paths[slot].is_live() {
-            return;
-        }
+    /// Peer migration: its newest packet of a path, which is no probe, came from another address (server; RFC 9000 section 9).
+    pub(super) fn on_peer_migration(&mut self, now: Time, slot: usize, route: Route, bytes: usize) {
         let path = &mut self.paths[slot];
-        if path.previous == Some(route) {
-            // It was never gone: somebody else sent a copy from elsewhere (RFC 9000 section 9.3.2).
-            let id = path.id;
-            (path.route, path.validated, path.previous, path.challenge) = (route, true, None, None);
-            self.log_route(now, id, Some(route));
+        if self.handshake.is_client() || !self.handshake.is_confirmed() || !path.is_live() {
             return;
         }
-        let old = path.route;
-        if path.validated {
-            path.previous = Some(old);
+        let (id, old) = (path.id, std::mem::replace(&mut path.route, route));
+        // If it was never gone, somebody else has sent a copy from elsewhere.
+        let returned = path.validation.return_to(route);
+        if !returned {
+            path.validation.on_migration(old, bytes as u64);
+            path.probes = 0;
         }
-        (path.route, path.validated) = (route, false);
-        (path.bytes_in, path.bytes_out, path.probes) = (bytes as u64, 0, 0);
-        let id = path.id;
         self.log_route(now, id, Some(route));
-        self.challenge(now, slot);
+        if !returned {
+            self.challenge(now, slot);
+        }
     }
 
     fn log_route(&mut self, now: Time, path: PathId, route: Option<Route>) {
@@ -217,28 +190,25 @@ impl Connection {
         let id = path.id;
         self.begin_window(slot, now);
         self.on_mtu(slot);
-        self.rotate_cid(id);
+        self.cids.rotate(id, &mut self.pending);
     }
 
     /// Path validation has failed: PATH_CHALLENGE was not answered in time.
     fn on_challenge_timeout(&mut self, now: Time, slot: usize) {
-        self.paths[slot].challenge = None;
-        if let Some(previous) = self.paths[slot].previous.take() {
-            let path = &mut self.paths[slot];
-            (path.route, path.validated) = (previous, true);
-            let id = path.id;
+        let path = &mut self.paths[slot];
+        let id = path.id;
+        if let Some(previous) = path.validation.on_timeout() {
+            path.route = previous;
             self.log_route(now, id, Some(previous));
-        } else if self.paths[slot].state == PathState::Validating {
-            let path = self.paths[slot].id;
-            self.abandon(now, path, code::PATH_UNSTABLE);
+        } else if path.state == PathState::Validating {
+            self.abandon(now, id, code::PATH_UNSTABLE);
         }
     }
 
     /// Fails path validation where a challenge has timed out.
     pub(super) fn check_challenges(&mut self, now: Time) {
-        for slot in 0..self.paths.len() {
-            let asked = self.paths[slot].challenge;
-            if asked.is_some_and(|c| c.until <= now || (c.send_at <= now && c.tries >= MAX_CHALLENGES)) {
+        for slot in self.paths.slots() {
+            if self.paths[slot].validation.has_timed_out(now) {
                 self.on_challenge_timeout(now, slot);
             }
         }
@@ -249,11 +219,11 @@ impl Connection {
     /// # Errors
     /// There is no such path, or it is the last one.
     pub fn abandon_path(&mut self, now: Time, path: PathId) -> Result<(), PathError> {
-        let slot = self.slot_of(path).filter(|&slot| self.paths[slot].is_live()).ok_or(PathError::Unknown)?;
-        if !self.multipath {
+        let slot = self.paths.live_slot(path).ok_or(PathError::Unknown)?;
+        if !self.paths.is_multipath() {
             return Err(PathError::NotNegotiated);
         }
-        if !self.paths.iter().enumerate().any(|(i, other)| i != slot && other.is_open()) {
+        if !self.paths.another_is_open(slot) {
             return Err(PathError::Last);
         }
         self.abandon(now, path, code::PATH_APPLICATION);
@@ -261,20 +231,20 @@ impl Connection {
     }
 
     pub(super) fn abandon(&mut self, now: Time, path: PathId, code: u64) {
-        let Some(slot) = self.slot_of(path).filter(|&slot| self.paths[slot].is_live()) else { return };
+        let Some(slot) = self.paths.live_slot(path) else { return };
         let linger = self.longest_pto().times(LINGER);
         let own = &mut self.paths[slot];
         // Nothing has come on a client's path that never answered, so nothing is late: its place is free at once.
-        let unused = self.side == Side::Client && own.state == PathState::Validating;
+        let unused = self.handshake.is_client() && own.state == PathState::Validating;
         own.state = PathState::Abandoned(if unused { now } else { now + linger });
-        (own.challenge, own.response, own.probes) = (None, None, 0);
+        own.validation.cancel();
+        (own.response, own.probes) = (None, 0);
         (own.space.loss_at, own.failed) = (None, false);
         let packets: Vec<_> = own.space.sent.drain().collect();
         self.windows.close(slot, packets.iter().filter(|packet| packet.in_flight() > 0).count() as u64);
         for packet in packets.into_iter().filter(|packet| !packet.reinjected) {
             self.on_frames_lost(SpaceId::Path(slot), packet.frames);
         }
-        self.controller.remove(slot);
         if self.selector.only == Some(slot as u8) {
             self.selector.only = None;
         }
@@ -287,9 +257,7 @@ impl Connection {
 
     /// Retires a path id, which is never reused, and allows the peer another one.
     fn retire_path(&mut self, path: PathId) {
-        self.retired_paths.insert(path.into()..u64::from(path) + 1);
-        self.early_status.remove(&path);
-        self.local_max_path += 1;
+        self.paths.retire(path);
         self.queue(Control::MaxPathId);
         self.issue_cids();
     }
@@ -300,18 +268,18 @@ impl Connection {
         path: PathId,
         code: u64,
     ) -> Result<(), TransportError> {
-        self.check_path(path)?;
-        if self.slot_of(path).is_none() {
+        self.paths.check(path)?;
+        if self.paths.slot_of(path).is_none() {
             // It was not open yet, and will not be.
-            if !self.retired_paths.contains(path.into()) {
+            if !self.paths.is_retired(path) {
                 self.queue(Control::PathAbandon(path, code::PATH_APPLICATION));
                 self.retire_path(path);
-                self.drop_cids(path);
+                self.cids.drop_path(path);
             }
             return Ok(());
         }
         self.abandon(now, path, code);
-        if !self.paths.iter().any(Path::is_live) {
+        if self.paths.live().next().is_none() {
             return Err(TransportError::new(NO_VIABLE_PATH, "the peer has abandoned every path"));
         }
         Ok(())
@@ -319,12 +287,10 @@ impl Connection {
 
     /// Closes paths that were abandoned long enough ago.
     pub(super) fn close_abandoned(&mut self, now: Time) {
-        for slot in 0..self.paths.len() {
-            if matches!(self.paths[slot].state, PathState::Abandoned(until) if until <= now) {
-                self.paths[slot].state = PathState::Closed;
-                let path = self.paths[slot].id;
-                self.drop_cids(path);
-                if self.side == Side::Client {
+        for slot in self.paths.slots() {
+            if let Some(path) = self.paths.close_if_due(slot, now) {
+                self.cids.drop_path(path);
+                if self.handshake.is_client() {
                     self.events.push_back(Event::PathsAvailable);
                 }
             }
@@ -336,59 +302,50 @@ impl Connection {
     /// # Errors
     /// There is no such path.
     pub fn set_backup(&mut self, path: PathId, backup: bool) -> Result<(), PathError> {
-        let slot = self.slot_of(path).filter(|&slot| self.paths[slot].is_live()).ok_or(PathError::Unknown)?;
-        if self.paths[slot].backup != backup {
-            self.paths[slot].backup = backup;
-            self.paths[slot].status_seq += 1;
-            if self.multipath {
-                self.queue(Control::PathStatus(path));
-            }
+        let slot = self.paths.live_slot(path).ok_or(PathError::Unknown)?;
+        if self.paths[slot].status.set_own(backup) && self.paths.is_multipath() {
+            self.queue(Control::PathStatus(path));
         }
         Ok(())
     }
 
-    pub(super) fn on_path_status(
-        &mut self,
-        path: PathId,
-        seq: u64,
-        available: bool,
-    ) -> Result<(), TransportError> {
-        self.check_path(path)?;
-        let Some(slot) = self.slot_of(path) else {
-            // It may overtake the first packet of its path. There are no more of them than paths that may be opened.
-            if !self.retired_paths.contains(path.into()) {
-                let known = self.early_status.entry(path).or_insert((seq, available));
-                *known = if seq > known.0 { (seq, available) } else { *known };
-            }
-            return Ok(());
-        };
-        let own = &mut self.paths[slot];
-        if own.peer_status_seq.is_none_or(|last| seq > last) {
-            (own.peer_status_seq, own.peer_backup) = (Some(seq), !available);
-        }
-        Ok(())
-    }
-
-    pub(super) fn on_max_path_id(&mut self, max: PathId) -> Result<(), TransportError> {
-        if max > self.peer_max_path {
-            self.peer_max_path = max;
+    pub(super) fn on_max_path_id(&mut self, max: PathId) {
+        if self.paths.on_max_id(max) {
             self.issue_cids();
         }
-        Ok(())
     }
 
     pub(super) fn on_paths_blocked(&mut self, max: PathId) -> Result<(), TransportError> {
-        self.check_path(max)?;
-        if max < self.local_max_path {
+        self.paths.check(max)?;
+        if max < self.paths.local_max() {
             self.queue(Control::MaxPathId);
         }
         Ok(())
     }
 
-    /// The longest probe timeout of a path that is in use.
-    pub(super) fn longest_pto(&self) -> Span {
-        let delay = self.peer_ack_delay();
-        let live = self.paths.iter().filter(|path| path.state != PathState::Closed);
-        live.map(|path| path.pto(delay)).max().unwrap_or(Span::from_secs(1))
+    /// Issues connection ids for every path that the peer may use.
+    pub(super) fn issue_cids(&mut self) {
+        let limit = self.handshake.peer().active_cid_limit;
+        self.cids.issue(self.paths.max_id(), limit, &mut self.random, &mut self.pending);
+    }
+
+    pub(super) fn on_new_cid(&mut self, new: NewCid) -> Result<(), TransportError> {
+        self.paths.check(new.path)?;
+        if self.cids.is_peer_empty() {
+            return Err(TransportError::violation("a connection id of an end that is known by none"));
+        }
+        let first = !self.paths.is_retired(new.path) && self.cids.on_new(new, &mut self.pending)?;
+        if first && self.handshake.is_client() {
+            self.events.push_back(Event::PathsAvailable);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_retire_cid(&mut self, path: PathId, seq: u64) -> Result<(), TransportError> {
+        self.paths.check(path)?;
+        if self.cids.on_retire(path, seq)? {
+            self.issue_cids();
+        }
+        Ok(())
     }
 }

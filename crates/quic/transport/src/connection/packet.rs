@@ -1,18 +1,37 @@
 //! One packet: its header, room for frames, protection.
 
-use super::*;
-use crate::recovery::sent::{Frames, SentPacket};
+use super::protection::Place;
+use super::state::Connection;
+use crate::paths::Route;
+use crate::qlog;
+use crate::recovery::sent::{Frames, Sent, SentPacket};
+use crate::recovery::space::SpaceId;
 use crate::wire::frame::{self, ty};
 use crate::wire::header::{self, Kind};
-use std::ops::Range;
+use vmcc_units::time::Time;
+
+/// Bytes for frames without which a packet is not begun.
+const MIN_ROOM: usize = 24;
+/// Bytes of the tag of Initial and Handshake packets.
+const LONG_TAG: usize = 16;
+
+/// Data to send as one UDP datagram, or as several of the same size but the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// From where to where.
+    pub route: Route,
+    /// To be sent with ECT(0).
+    pub ect: bool,
+    /// Bytes of each datagram; all but the last have as many.
+    pub segment: usize,
+    /// Bytes of all.
+    pub len: usize,
+}
 
 /// A packet that is being written at the end of a buffer.
 pub(super) struct PacketBuilder {
     pub(super) space: SpaceId,
-    /// Offsets of the packet, its packet number and its frames.
-    pub(super) start: usize,
-    pn_offset: usize,
-    payload: usize,
+    place: Place,
     pn: u64,
     /// End of the room for it, its tag included.
     limit: usize,
@@ -30,14 +49,19 @@ impl PacketBuilder {
         (self.limit - self.tag).saturating_sub(out.len())
     }
 
+    /// Offset of the packet in the buffer.
+    pub(super) fn start(&self) -> usize {
+        self.place.start
+    }
+
     pub(super) fn has_frames(&self, out: &[u8]) -> bool {
-        out.len() > self.payload
+        out.len() > self.place.payload
     }
 
     /// Appends PING.
     pub(super) fn ping(&mut self, out: &mut Vec<u8>) {
         frame::put(out, ty::PING, &[]);
-        self.frames.push(crate::recovery::sent::Sent::Once);
+        self.frames.push(Sent::Once);
         self.eliciting = true;
     }
 }
@@ -54,59 +78,49 @@ impl Connection {
             SpaceId::Path(slot) => self.paths[slot].id,
             _ => 0,
         };
-        let dcid = self.remote_cids.get(&path)?.active()?.id;
-        let own = self.own_cid;
-        let phase = self.one_rtt.as_ref().map(|keys| (keys.phase, keys.tag_len()));
-        let token = if self.side == Side::Client { std::mem::take(&mut self.token) } else { Vec::new() };
-        let start = out.len();
-        let numbers = self.space_mut(space).map(|own| (own.sent.next(), own.largest_acked));
-        let building = numbers.and_then(|(pn, acked)| {
-            let pn_len = header::pn_len(pn, acked);
-            let tag = match space {
-                SpaceId::Path(_) => {
-                    header::put_short(out, &dcid, phase?.0, pn_len);
-                    phase?.1
-                }
-                SpaceId::Initial => {
-                    header::put_long(out, Kind::Initial, &dcid, &own, &token, pn_len);
-                    16
-                }
-                SpaceId::Handshake => {
-                    header::put_long(out, Kind::Handshake, &dcid, &own, &[], pn_len);
-                    16
-                }
-            };
-            let pn_offset = out.len();
-            out.extend_from_slice(&pn.to_be_bytes()[8 - pn_len..]);
-            let payload = out.len();
-            Some(PacketBuilder {
-                space,
-                start,
-                pn_offset,
-                payload,
-                pn,
-                limit,
-                tag,
-                frames: Frames::default(),
-                eliciting: false,
-                mtu_probe: false,
-                to_end: false,
-            })
-        });
-        if self.side == Side::Client {
-            self.token = token;
-        }
-        // Room for a frame that is worth it.
-        let building = building.filter(|own| own.room(out) >= 24);
-        if building.is_none() {
+        let dcid = self.cids.active(path)?;
+        let own = self.cids.handshake().own;
+        let (pn, acked) = self.space_mut(space).map(|own| (own.sent.next(), own.largest_acked))?;
+        let (pn_len, start) = (header::pn_len(pn, acked), out.len());
+        let tag = match space {
+            SpaceId::Path(_) => {
+                let keys = self.handshake.one_rtt()?;
+                header::put_short(out, &dcid, keys.phase(), pn_len);
+                keys.tag_len()
+            }
+            SpaceId::Initial => {
+                let token = &self.handshake.tokens.initial;
+                header::put_long(out, Kind::Initial, &dcid, &own, token, pn_len);
+                LONG_TAG
+            }
+            SpaceId::Handshake => {
+                header::put_long(out, Kind::Handshake, &dcid, &own, &[], pn_len);
+                LONG_TAG
+            }
+        };
+        let pn_offset = out.len();
+        out.extend_from_slice(&pn.to_be_bytes()[8 - pn_len..]);
+        let building = PacketBuilder {
+            space,
+            place: Place { start, pn_offset, payload: out.len() },
+            pn,
+            limit,
+            tag,
+            frames: Frames::default(),
+            eliciting: false,
+            mtu_probe: false,
+            to_end: false,
+        };
+        if building.room(out) < MIN_ROOM {
             out.truncate(start);
+            return None;
         }
-        building
+        Some(building)
     }
 
     /// Gives a packet up; nothing of it was sent.
     pub(super) fn drop_packet(&self, building: &PacketBuilder, out: &mut Vec<u8>) {
-        out.truncate(building.start);
+        out.truncate(building.place.start);
     }
 
     /// Ends a packet: padded up to `pad_to` bytes of the buffer, protected, on record.
@@ -120,20 +134,21 @@ impl Connection {
         ect: bool,
     ) {
         // The sample needs four bytes behind the beginning of the packet number (RFC 9001 section 5.4.2).
-        let least = (building.pn_offset + header::SAMPLE_OFFSET).max(pad_to.saturating_sub(building.tag));
+        let Place { start, pn_offset, .. } = building.place;
+        let least = (pn_offset + header::SAMPLE_OFFSET).max(pad_to.saturating_sub(building.tag));
         if out.len() < least {
             out.resize(least, 0);
         }
-        let length = out.len() - building.pn_offset + building.tag;
+        let length = out.len() - pn_offset + building.tag;
         if !matches!(building.space, SpaceId::Path(_)) {
-            let field = building.pn_offset - header::LENGTH_LEN..building.pn_offset;
+            let field = pn_offset - header::LENGTH_LEN..pn_offset;
             out[field].copy_from_slice(&(length as u16 | 0x4000).to_be_bytes());
         }
         self.log_sent(now, slot, &building, out);
         self.seal(&building, out);
         let padded = pad_to > 0;
         let in_flight = building.eliciting || padded;
-        let size = if in_flight { (out.len() - building.start) as u16 } else { 0 };
+        let size = if in_flight { (out.len() - start) as u16 } else { 0 };
         let packet = SentPacket {
             sent: now,
             size,
@@ -142,7 +157,7 @@ impl Connection {
             mtu_probe: building.mtu_probe,
             reinjected: false,
             // Probes of a suspect path do not take up a combined window that other paths could use.
-            free: self.windows.is_combined() && self.is_avoided(slot),
+            free: self.windows.is_combined() && self.paths.is_avoided(slot),
             frames: std::mem::take(&mut building.frames),
         };
         self.record(now, slot, building.space, packet);
@@ -154,9 +169,9 @@ impl Connection {
                 space: building.space,
                 path: self.paths[slot].id,
                 number: building.pn,
-                len: out.len() - building.start + building.tag,
-                payload: &out[building.payload..],
-                ack_exponent: self.local.ack_delay_exponent,
+                len: out.len() - building.place.start + building.tag,
+                payload: &out[building.place.payload..],
+                ack_exponent: self.handshake.local().ack_delay_exponent,
             };
             log.sent(now, &packet, building.mtu_probe);
         }
@@ -169,9 +184,9 @@ impl Connection {
         if eliciting {
             own.last_eliciting = now;
         }
-        if eliciting && !self.idle_touched {
-            self.idle_touched = true;
-            self.touch_idle(now);
+        if eliciting {
+            let (paths, ack_delay) = (&self.paths, self.handshake.peer_ack_delay());
+            self.idle.on_sent(now, || paths.longest_pto(ack_delay));
         }
         let waiting = self.has_data();
         let path = &mut self.paths[slot];
@@ -188,38 +203,21 @@ impl Connection {
         }
     }
 
-    /// Encrypts payload and header.
+    /// Encrypts frames and header.
     fn seal(&mut self, building: &PacketBuilder, out: &mut Vec<u8>) {
-        let Range { start, .. } = building.start..out.len();
-        let path = match building.space {
-            SpaceId::Path(slot) => self.paths[slot].id,
-            _ => 0,
-        };
-        let (head, payload) = out[start..].split_at_mut(building.payload - start);
-        let tag = match (building.space, &mut self.one_rtt) {
-            (SpaceId::Path(_), Some(keys)) => keys.seal(path, building.pn, head, payload),
-            (space, _) => {
-                let level = usize::from(space == SpaceId::Handshake);
-                let Some(level) = &self.levels[level] else { return };
-                let key = &level.keys.local.packet;
-                key.encrypt_in_place(building.pn, head, payload).expect("a packet is short")
+        let PacketBuilder { space, place, pn, .. } = *building;
+        match space {
+            SpaceId::Path(slot) => {
+                let path = self.paths[slot].id;
+                if let Some(keys) = self.handshake.one_rtt_mut() {
+                    keys.seal(out, place, path, pn);
+                }
             }
-        };
-        out.extend_from_slice(tag.as_ref());
-        let key = match (building.space, &self.one_rtt) {
-            (SpaceId::Path(_), Some(keys)) => &keys.header_local,
-            (space, _) => match &self.levels[usize::from(space == SpaceId::Handshake)] {
-                Some(level) => &level.keys.local.header,
-                None => return,
-            },
-        };
-        let offset = building.pn_offset - start;
-        let sample = header::sample(offset, key.sample_len());
-        let (head, tail) = out[start..].split_at_mut(sample.start);
-        let pn = offset..building.payload - start;
-        if let Some((first, rest)) = head.split_first_mut() {
-            let number = &mut rest[pn.start - 1..pn.end - 1];
-            key.encrypt_in_place(&tail[..sample.len()], first, number).expect("a sample of the right length");
+            _ => {
+                if let Some(level) = self.handshake.level(space) {
+                    level.seal(out, place, pn);
+                }
+            }
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Building of packets: contents, path and time.
 
 use super::content::put_crypto;
-use super::*;
-use crate::config::AckPath;
-use crate::error::{TransportError, code};
-use crate::paths::{PathResponse, mtu};
-use crate::recovery::sent::Sent;
+use super::packet::Transmit;
+use super::state::Connection;
+use crate::paths::{MAX_PATHS, PathResponse, Route, SchedulerView, mtu};
+use crate::recovery::sent::{Control, Sent};
+use crate::recovery::space::SpaceId;
 use crate::wire::frame::{self, ty};
 use arrayvec::ArrayVec;
 use vmcc_multipath::{Demand, Paths};
+use vmcc_units::time::Time;
 
 /// Packets of acknowledgments alone that are sent before one carries a PING (RFC 9000 section 13.2.4).
 const ACKS_PER_PING: u64 = 32;
@@ -21,16 +22,13 @@ impl Connection {
         if self.is_over() {
             return self.transmit_close(now, out);
         }
-        if let Some(keys) = self.one_rtt.as_mut().filter(|keys| self.confirmed && keys.needs_update()) {
-            keys.initiate(now);
-            if keys.is_exhausted() {
-                self.fail(now, TransportError::new(code::AEAD_LIMIT, "no new keys were agreed in time"));
-                return self.transmit_close(now, out);
-            }
+        if let Err(exhausted) = self.handshake.refresh_keys(now) {
+            self.fail(now, exhausted);
+            return self.transmit_close(now, out);
         }
         let controls = self.streams.take_controls();
         controls.into_iter().for_each(|control| self.queue(Control::Stream(control)));
-        for slot in 0..self.paths.len() {
+        for slot in self.paths.slots() {
             if self.is_urgent(now, slot)
                 && let Some(transmit) = self.transmit_one(now, slot, out)
             {
@@ -46,22 +44,17 @@ impl Connection {
         if !path.is_live() {
             return false;
         }
-        let levels = || {
-            self.levels.iter().flatten().any(|level| {
-                level.space.received.is_due(now)
-                    || (level.send.has_work(u64::MAX) && self.windows.of(slot).has_room())
-            })
-        };
+        let levels = || self.handshake.is_urgent(now, self.windows.of(slot).has_room());
         path.probes > 0
             || path.response.is_some()
-            || path.challenge.is_some_and(|challenge| challenge.send_at <= now)
-            || (slot == 0 && self.paths[0].id == 0 && levels())
+            || path.validation.is_challenge_due(now)
+            || (slot == 0 && path.id == 0 && levels())
             || self.acks_due(now, slot)
     }
 
     /// Returns true if an acknowledgment is due that this path is to carry.
     fn acks_due(&self, now: Time, slot: usize) -> bool {
-        self.one_rtt.is_some()
+        self.handshake.one_rtt().is_some()
             && self
                 .paths
                 .iter()
@@ -71,26 +64,7 @@ impl Connection {
 
     /// The path that carries the acknowledgments of another.
     pub(super) fn ack_carrier(&self, of: usize) -> Option<usize> {
-        // One on which nothing comes any more while others bring something would swallow them.
-        let newest = self.paths.iter().map(|path| path.last_received_at).max().unwrap_or(Time::ZERO);
-        let answers = |slot: usize| {
-            let path = &self.paths[slot];
-            path.is_responsive() && path.last_received_at + path.pto(self.peer_ack_delay()) >= newest
-        };
-        let best = || {
-            let open =
-                (0..self.paths.len()).filter(|&slot| answers(slot) && self.paths[slot].rtt.srtt_8us > 0);
-            open.min_by_key(|&slot| self.paths[slot].rtt.srtt_8us)
-        };
-        let wanted = match self.config.ack_path {
-            AckPath::Own => Some(of),
-            AckPath::Best if self.multipath => best(),
-            AckPath::Best => Some(of),
-            AckPath::Fixed(path) => self.slot_of(path),
-        };
-        let own = Some(of).filter(|&of| self.paths[of].is_live());
-        let wanted = wanted.filter(|&slot| answers(slot)).or_else(|| own.filter(|&of| answers(of)));
-        wanted.or_else(best).or(own).or_else(|| self.paths.iter().position(Path::is_live))
+        self.paths.ack_carrier(of, self.config.ack_path, self.handshake.peer_ack_delay())
     }
 
     /// One datagram on a path for what is urgent, with whatever else may leave.
@@ -130,12 +104,14 @@ impl Connection {
 
     /// Data where the scheduler wants it, as many packets in a row as may leave.
     fn transmit_data(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        if self.one_rtt.is_none() || self.state != State::Established {
+        if self.handshake.one_rtt().is_none() || !self.lifecycle.is_established() {
             return None;
         }
-        self.update_pacing(now);
+        if self.config.pacing {
+            self.paths.update_pacing(now);
+        }
         if !self.has_data() {
-            let slot = (0..self.paths.len()).find(|&slot| self.may_probe_mtu(now, slot))?;
+            let slot = self.paths.slots().find(|&slot| self.may_probe_mtu(now, slot))?;
             return self.transmit_mtu_probe(now, slot, out);
         }
         let slot = self.select_path(now)?;
@@ -163,21 +139,14 @@ impl Connection {
     pub(super) fn has_data(&self) -> bool {
         self.streams.has_work()
             || !self.pending.is_empty()
-            || !self.datagrams_out.is_empty()
-            || self.crypto.0.has_work(u64::MAX)
-    }
-
-    fn update_pacing(&mut self, now: Time) {
-        for path in &mut self.paths {
-            let ready = if self.config.pacing { path.pacer.ready_at(now, path.mtu.size()) } else { now };
-            path.paced_until = Some(ready).filter(|&ready| ready > now);
-        }
+            || self.datagrams.has_work()
+            || self.handshake.has_app_crypto()
     }
 
     fn may_send(&mut self, now: Time, slot: usize) -> bool {
         let path = &mut self.paths[slot];
         self.windows.of(slot).has_room()
-            && path.amplification_room() >= u64::from(path.mtu.size())
+            && path.validation.amplification_room() >= u64::from(path.mtu.size())
             && (!self.config.pacing || path.pacer.ready_at(now, path.mtu.size()) <= now)
     }
 
@@ -196,7 +165,7 @@ impl Connection {
             backlog_bytes: streams.backlog(),
         };
         let slot = self.selector.select(&seen, Paths::NONE, |i| paths[i].rtt.srtt_8us, demand)?;
-        (self.paths[slot].amplification_room() >= mss).then_some(slot)
+        (self.paths[slot].validation.amplification_room() >= mss).then_some(slot)
     }
 
     /// One datagram, from Initial to 1-RTT packets, at the end of `out`: its length, and whether it is to be ECN-capable.
@@ -204,18 +173,22 @@ impl Connection {
         let start = out.len();
         let path = &self.paths[slot];
         let size = usize::from(path.mtu.size());
-        let room = usize::try_from(path.amplification_room()).unwrap_or(usize::MAX);
+        let room = usize::try_from(path.validation.amplification_room()).unwrap_or(usize::MAX);
         if self.is_blocked(slot) {
             return None;
         }
         let ect = path.ecn_now(self.config.ecn);
         let limit = start + size.min(room);
         let may_data = self.windows.of(slot).has_room() || path.probes > 0;
-        let levels: Vec<_> = match path.id {
-            0 => LEVELS.into_iter().filter(|&space| self.has_work_at(now, space, may_data)).collect(),
-            _ => Vec::new(),
+        let probing = self.paths[0].probes > 0;
+        let levels: ArrayVec<_, 2> = match path.id {
+            0 => SpaceId::LONG
+                .into_iter()
+                .filter(|&space| self.handshake.has_work(now, space, may_data, probing))
+                .collect(),
+            _ => ArrayVec::new(),
         };
-        let app = self.one_rtt.is_some() && self.has_app_work(now, slot, may_data);
+        let app = self.handshake.one_rtt().is_some() && self.has_app_work(now, slot, may_data);
         // Datagrams with an Initial packet are full (RFC 9000 section 14.1).
         let pad = if levels.contains(&SpaceId::Initial) { start + usize::from(mtu::BASE) } else { 0 };
         for (i, &space) in levels.iter().enumerate() {
@@ -226,19 +199,8 @@ impl Connection {
             self.app_packet(now, slot, out, limit, pad, ect, may_data);
         }
         let len = out.len() - start;
-        self.paths[slot].bytes_out += len as u64;
+        self.paths[slot].validation.on_sent(len as u64);
         (len > 0).then_some((len, ect))
-    }
-
-    fn has_work_at(&self, now: Time, space: SpaceId, may_data: bool) -> bool {
-        let index = usize::from(space == SpaceId::Handshake);
-        let Some(level) = &self.levels[index] else { return false };
-        // A probe goes to the lowest level that is not done.
-        let probes = self.paths[0].probes > 0
-            && (index == 1 || self.levels[1].is_none() || level.space.sent.eliciting() > 0);
-        level.space.received.is_due(now)
-            || (may_data && level.send.has_work(u64::MAX))
-            || (probes && !self.confirmed)
     }
 
     fn handshake_packet(
@@ -254,8 +216,8 @@ impl Connection {
         let Some(mut building) = self.begin_packet(space, out, limit) else { return };
         self.put_ack_of(now, space, &mut building, out);
         let room = building.room(out);
-        if let Some(level) = self.level_mut(space) {
-            put_crypto(&mut level.send, room, &mut building, out);
+        if let Some(buffer) = self.handshake.crypto_mut(space) {
+            put_crypto(buffer, room, &mut building, out);
         }
         if self.paths[0].probes > 0 && !building.eliciting && building.room(out) > 0 {
             building.ping(out);
@@ -265,7 +227,7 @@ impl Connection {
             return;
         }
         self.finish_packet(now, slot, building, out, pad, ect);
-        if space == SpaceId::Handshake && self.side == Side::Client {
+        if space == SpaceId::Handshake && self.handshake.is_client() {
             self.discard(SpaceId::Initial);
         }
     }
@@ -273,9 +235,9 @@ impl Connection {
     /// Returns true if a packet with a short header has something to carry on a path.
     fn has_app_work(&self, now: Time, slot: usize, may_data: bool) -> bool {
         let path = &self.paths[slot];
-        let established = self.state == State::Established;
+        let established = self.lifecycle.is_established();
         path.response.is_some()
-            || path.challenge.is_some_and(|challenge| challenge.send_at <= now)
+            || path.validation.is_challenge_due(now)
             || self.acks_due(now, slot)
             || (established && path.probes > 0)
             || (established && may_data && path.is_open() && self.has_data())
@@ -293,12 +255,12 @@ impl Connection {
     ) {
         let Some(mut building) = self.begin_packet(SpaceId::Path(slot), out, limit) else { return };
         if self.put_validation(now, slot, &mut building, out) {
-            pad = pad.max(limit.min(building.start + usize::from(mtu::BASE)));
+            pad = pad.max(limit.min(building.start() + usize::from(mtu::BASE)));
         }
         // Those that are not due yet ride along with data only: a packet of acknowledgments that brought those of every path would
         // have each path's packets leave singly, and so lose less at a full queue than a TCP connection that is told of every second.
         let with_data = may_data && self.has_data();
-        for other in 0..self.paths.len() {
+        for other in self.paths.slots() {
             let received = &self.paths[other].space.received;
             let rides = received.is_due(now) || with_data && received.has_pending_ack();
             if rides && self.ack_carrier(other) == Some(slot) {
@@ -306,10 +268,12 @@ impl Connection {
             }
         }
         // What a silent path would carry might never be missed.
-        let silent = self.is_avoided(slot);
-        if may_data && self.state == State::Established && self.paths[slot].is_open() && !silent {
+        let silent = self.paths.is_avoided(slot);
+        if may_data && self.lifecycle.is_established() && self.paths[slot].is_open() && !silent {
             let room = building.room(out);
-            put_crypto(&mut self.crypto.0, room, &mut building, out);
+            if let Some(buffer) = self.handshake.crypto_mut(SpaceId::Path(slot)) {
+                put_crypto(buffer, room, &mut building, out);
+            }
             self.put_controls(slot, &mut building, out);
             self.put_datagrams(now, &mut building, out);
             let room = building.room(out);
@@ -325,7 +289,8 @@ impl Connection {
         // Packets of acknowledgments alone are never acknowledged: now and then one asks (RFC 9000 section 13.2.4).
         let sent = &self.paths[slot].space.sent;
         let unanswered = sent.eliciting() == 0 && sent.next() - sent.lowest() >= ACKS_PER_PING;
-        let asks = self.paths[slot].probes > 0 || (unanswered && self.confirmed && building.has_frames(out));
+        let asks = self.paths[slot].probes > 0
+            || (unanswered && self.handshake.is_confirmed() && building.has_frames(out));
         if asks && !building.eliciting && building.room(out) > 0 {
             building.ping(out);
         }
@@ -339,7 +304,7 @@ impl Connection {
     /// Returns true if a probe for larger packets is due.
     fn may_probe_mtu(&mut self, now: Time, slot: usize) -> bool {
         let path = &mut self.paths[slot];
-        let ready = self.confirmed && path.is_responsive() && path.validated;
+        let ready = self.handshake.is_confirmed() && path.is_responsive() && path.validation.is_validated();
         ready && self.windows.of(slot).has_room() && path.mtu.probe(now).is_some()
     }
 

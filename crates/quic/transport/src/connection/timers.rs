@@ -1,10 +1,12 @@
 //! Timers: losses, probes, silence, acknowledgments, the end.
 
-use super::*;
-use crate::paths::mtu;
-use crate::recovery::GRANULARITY;
+use super::state::Connection;
+use crate::error::{ConnectionError, code};
+use crate::event::Event;
+use crate::paths::{PathState, Route, mtu};
 use crate::recovery::sent::Frames;
-use vmcc_units::time::Span;
+use crate::recovery::space::{Space, SpaceId};
+use vmcc_units::time::{Span, Time};
 
 /// Smallest datagram in bytes that is worth sending within the anti-amplification limit.
 const MIN_DATAGRAM: u16 = 80;
@@ -14,27 +16,27 @@ const BLACK_HOLE_PTOS: u32 = 3;
 const PROBES_PER_PTO: u8 = 2;
 /// Packets on every path come back for this time before a connection ends: a firewall that is loaded anew may refuse some.
 const REFUSED_TIMEOUT: Span = Span::from_ms(500);
-/// A connection lives through at least this many probe timeouts without a word (RFC 9000 section 10.1).
-const IDLE_PTOS: u64 = 3;
 
 impl Connection {
     /// Time of the next [`handle_timeout`](Self::handle_timeout), if nothing is called before.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let at = match self.state {
-            State::Closed => Time::NEVER,
-            State::Closing | State::Draining => self.close.until,
-            _ => self.next_timer(),
+        let at = if self.lifecycle.is_closed() {
+            Time::NEVER
+        } else if self.is_over() {
+            self.lifecycle.until()
+        } else {
+            self.next_timer()
         };
         (at != Time::NEVER).then_some(at)
     }
 
     fn next_timer(&self) -> Time {
-        let mut at = self.idle_at;
+        let mut at = self.idle.at();
         let mut sooner = |other: Option<Time>| at = at.min(other.unwrap_or(Time::NEVER));
-        let handshake_blocked = self.slot_of(0).is_none_or(|slot| self.is_blocked(slot));
-        for level in self.levels.iter().flatten().filter(|_| !handshake_blocked) {
-            sooner(level.space.loss_at);
-            sooner(level.space.received.ack_at);
+        let handshake_blocked = self.paths.slot_of(0).is_none_or(|slot| self.is_blocked(slot));
+        for (_, space) in self.handshake.spaces().filter(|_| !handshake_blocked) {
+            sooner(space.loss_at);
+            sooner(space.received.ack_at);
         }
         let data = self.has_timed_data();
         for (slot, path) in self.paths.iter().enumerate() {
@@ -42,11 +44,11 @@ impl Connection {
                 PathState::Closed => continue,
                 PathState::Abandoned(until) => sooner(Some(until)),
                 PathState::Open | PathState::Validating if self.is_blocked(slot) => {
-                    sooner(path.challenge.map(|challenge| challenge.until));
+                    sooner(path.validation.timer(true));
                 }
                 PathState::Open | PathState::Validating => {
                     sooner(path.space.loss_at);
-                    sooner(path.challenge.map(|challenge| challenge.send_at.min(challenge.until)));
+                    sooner(path.validation.timer(false));
                     sooner(self.pto_at(slot).map(|(at, _)| at));
                     sooner(self.suspect_at(slot));
                     sooner(self.keep_alive_at(slot));
@@ -54,7 +56,12 @@ impl Connection {
                 }
             }
             let carrier = self.ack_carrier(slot).filter(|&carrier| !self.is_blocked(carrier));
-            sooner(path.space.received.ack_at.filter(|_| carrier.is_some() && self.one_rtt.is_some()));
+            sooner(
+                path.space
+                    .received
+                    .ack_at
+                    .filter(|_| carrier.is_some() && self.handshake.one_rtt().is_some()),
+            );
         }
         at
     }
@@ -62,13 +69,13 @@ impl Connection {
     /// Returns true if a path can send nothing until the peer sends something, whatever its timers (RFC 9002 section 6.2.2.1).
     pub(super) fn is_blocked(&self, slot: usize) -> bool {
         let path = &self.paths[slot];
-        let least = if path.id == 0 && self.levels[0].is_some() { mtu::BASE } else { MIN_DATAGRAM };
-        let no_id = self.remote_cids.get(&path.id).is_none_or(|cids| cids.active().is_none());
-        path.amplification_room() < u64::from(least) || no_id
+        let has_initial = path.id == 0 && self.handshake.level(SpaceId::Initial).is_some();
+        let least = if has_initial { mtu::BASE } else { MIN_DATAGRAM };
+        path.validation.amplification_room() < u64::from(least) || self.cids.active(path.id).is_none()
     }
 
     fn has_timed_data(&self) -> bool {
-        self.streams.has_work() || !self.pending.is_empty() || !self.datagrams_out.is_empty()
+        self.streams.has_work() || !self.pending.is_empty() || self.datagrams.has_work()
     }
 
     /// End of a path's probe timeout, and its number space (RFC 9002 section 6.2.1).
@@ -78,62 +85,51 @@ impl Connection {
         if path.probes > 0 || !path.is_live() || self.is_blocked(slot) {
             return None;
         }
-        let wait = |pto| if self.confirmed { path.probe_interval(pto) } else { path.backed_off(pto) };
+        let confirmed = self.handshake.is_confirmed();
+        let wait = |pto| if confirmed { path.probe_interval(pto) } else { path.backed_off(pto) };
         let of = |space: SpaceId, own: &Space, delay: Span| {
             let waiting = own.sent.eliciting() > 0;
             waiting.then(|| (own.last_eliciting + wait(path.pto(delay)), space))
         };
-        let levels = LEVELS.iter().zip(&self.levels).filter(|_| path.id == 0);
-        let levels = levels.filter_map(|(&space, level)| of(space, &level.as_ref()?.space, Span::ZERO));
+        let levels = self.handshake.spaces().filter(|_| path.id == 0);
+        let levels = levels.filter_map(|(space, own)| of(space, own, Span::ZERO));
         // Until the handshake is confirmed the peer may be unable to read these.
-        let app =
-            self.confirmed.then(|| of(SpaceId::Path(slot), &path.space, self.peer_ack_delay())).flatten();
+        let ack_delay = self.handshake.peer_ack_delay();
+        let app = confirmed.then(|| of(SpaceId::Path(slot), &path.space, ack_delay)).flatten();
         let first = levels.chain(app).min_by_key(|(at, _)| *at);
-        // A client keeps the server able to send (RFC 9002 section 6.2.2.1).
-        let lonely = path.id == 0 && self.side == Side::Client && !self.peer_validated && !self.confirmed;
         first.or_else(|| {
-            let space = if self.levels[1].is_some() { SpaceId::Handshake } else { SpaceId::Initial };
-            lonely.then(|| (path.last_received_at + path.backed_off(path.pto(Span::ZERO)), space))
+            let space = self.handshake.anti_deadlock_space().filter(|_| path.id == 0)?;
+            Some((path.last_received_at + path.backed_off(path.pto(Span::ZERO)), space))
         })
     }
 
-    /// Time at which a path becomes suspect: its two oldest packets should have been acknowledged by then, and nothing came. One alone may be
-    /// lost. Packets that later ones have overtaken are a matter of loss detection. Unlike the probe timeout this does not move with every
-    /// packet that is sent.
+    /// Time at which a path becomes suspect.
     fn suspect_at(&self, slot: usize) -> Option<Time> {
-        let path = &self.paths[slot];
-        if !path.is_responsive() || !self.another_is_responsive(slot) || !self.confirmed {
-            return None;
-        }
-        let first = path.space.largest_acked.map_or(0, |largest| largest + 1);
-        let mut out = path.space.sent.from(first).filter(|packet| packet.eliciting && !packet.mtu_probe);
-        let (oldest, second) = (out.next()?, out.next());
-        let since = |packet: &SentPacket| packet.sent.max(path.last_received_at);
-        // Two deviations instead of four: to be wrong costs packets sent twice, to be late stalls everything.
-        let (rto, srtt) = (path.pto(Span::ZERO), path.srtt());
-        let margin = Span::from_ps(rto.ps().saturating_sub(srtt.ps())).div(2);
-        let late = since(oldest) + srtt + margin.max(self.peer_ack_delay());
-        // If only the oldest is lost, the next one is acknowledged without delay.
-        let latest = since(oldest) + rto + self.peer_ack_delay();
-        Some(second.map_or(late, |second| late.max(since(second) + srtt + margin).min(latest)))
+        let confirmed = self.handshake.is_confirmed();
+        confirmed.then(|| self.paths.suspect_at(slot, self.handshake.peer_ack_delay())).flatten()
+    }
+
+    /// Time of the next keep-alive on a path.
+    fn keep_alive_at(&self, slot: usize) -> Option<Time> {
+        let (is_client, ack_delay) = (self.handshake.is_client(), self.handshake.peer_ack_delay());
+        let path = Some(&self.paths[slot]).filter(|_| self.handshake.is_confirmed())?;
+        path.keep_alive_at(is_client, self.config.keep_alive, ack_delay)
     }
 
     /// The time has come that [`poll_timeout`](Self::poll_timeout) told, or is past.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_over() {
-            if now >= self.close.until && self.state != State::Closed {
-                self.state = State::Closed;
-            }
+            self.lifecycle.handle_timeout(now);
             return;
         }
-        if now >= self.idle_at {
+        if now >= self.idle.at() {
             self.end(now, ConnectionError::TimedOut);
             return;
         }
-        for space in LEVELS {
+        for space in SpaceId::LONG {
             self.check_loss_timer(now, space);
         }
-        for slot in 0..self.paths.len() {
+        for slot in self.paths.slots() {
             self.check_loss_timer(now, SpaceId::Path(slot));
             if self.keep_alive_at(slot).is_some_and(|at| at <= now) {
                 self.paths[slot].inflow.on_probe();
@@ -210,16 +206,14 @@ impl Connection {
     /// This host cannot send along a route: its interface is gone, or no route leads there. Nobody waits for answers of such a path while
     /// there are others. Whether a path of this connection takes it.
     pub(crate) fn handle_unreachable(&mut self, now: Time, route: Route) -> bool {
-        let Some(slot) = self.paths.iter().position(|path| path.is_live() && path.route == route) else {
-            return false;
-        };
-        if !self.confirmed || self.is_over() {
+        let Some(slot) = self.paths.slot_on(route) else { return false };
+        if !self.handshake.is_confirmed() || self.is_over() {
             return true;
         }
-        let others = self.another_is_responsive(slot);
+        let others = self.paths.another_is_responsive(slot);
         if self.paths[slot].state == PathState::Validating && others {
             let path = self.paths[slot].id;
-            self.abandon(now, path, crate::error::code::PATH_UNSTABLE);
+            self.abandon(now, path, code::PATH_UNSTABLE);
         } else if others && !self.paths[slot].failed {
             self.suspect(now, slot);
         }
@@ -230,12 +224,11 @@ impl Connection {
     /// otherwise; until then the path is one that cannot be sent along. Where every path is, the peer is gone.
     pub(crate) fn handle_port_unreachable(&mut self, now: Time, route: Route) {
         self.handle_unreachable(now, route);
-        let refused = self.paths.iter_mut().find(|path| path.is_live() && path.route == route);
-        let Some(path) = refused.filter(|_| self.confirmed) else { return };
-        path.refused_since.get_or_insert(now);
-        let live = || self.paths.iter().filter(|path| path.is_live());
-        let last = live().filter_map(|path| path.refused_since).max();
-        let gone = live().all(|path| path.failed || path.refused_since.is_some());
+        let refused = self.paths.slot_on(route);
+        let Some(slot) = refused.filter(|_| self.handshake.is_confirmed()) else { return };
+        self.paths[slot].refused_since.get_or_insert(now);
+        let last = self.paths.live().filter_map(|(_, path)| path.refused_since).max();
+        let gone = self.paths.live().all(|(_, path)| path.failed || path.refused_since.is_some());
         if gone && last.is_some_and(|at| now.since(at) >= REFUSED_TIMEOUT) {
             self.end(now, ConnectionError::PortUnreachable);
         }
@@ -246,26 +239,15 @@ impl Connection {
     pub(crate) fn may_have_sent(&self, route: Route, packet: &[u8]) -> bool {
         let long = packet.first().is_some_and(|first| first & 0x80 != 0);
         let to = if long { packet.get(6..) } else { packet.get(1..) };
-        let Some(path) = self.paths.iter().find(|path| path.is_live() && path.route == route) else {
-            return false;
-        };
-        let id = self.remote_cids.get(&path.id).and_then(|cids| cids.active()).map(|active| active.id);
+        let Some(slot) = self.paths.slot_on(route) else { return false };
+        let id = self.cids.active(self.paths[slot].id);
         id.zip(to).is_some_and(|(id, to)| !id.as_slice().is_empty() && to.starts_with(id.as_slice()))
-    }
-
-    /// Returns true if a path is silent while another could carry its data.
-    pub(super) fn is_avoided(&self, slot: usize) -> bool {
-        self.paths[slot].failed && self.another_is_responsive(slot)
-    }
-
-    fn another_is_responsive(&self, slot: usize) -> bool {
-        self.paths.iter().enumerate().any(|(i, path)| i != slot && path.is_responsive())
     }
 
     /// Reinjects data of silent paths, sent while all were silent, on the one that answers.
     pub(super) fn reinject_failed(&mut self) {
-        for slot in 0..self.paths.len() {
-            if self.is_avoided(slot) {
+        for slot in self.paths.slots() {
+            if self.paths.is_avoided(slot) {
                 self.reinject(slot);
             }
         }
@@ -275,32 +257,9 @@ impl Connection {
     fn reinject(&mut self, slot: usize) {
         self.retransmit(SpaceId::Path(slot), usize::MAX);
         if self.windows.is_combined() {
-            self.free_silent(slot);
+            // Others could use that part of the window. Losses are known when the path answers again.
+            let (packets, bytes) = self.paths[slot].space.sent.free_all();
+            self.windows.free(slot, packets, bytes);
         }
-    }
-
-    /// Something came, or something was sent that asks for an answer: the connection is not idle.
-    pub(super) fn touch_idle(&mut self, now: Time) {
-        let timeouts = [self.local.max_idle_timeout_ms, self.peer.max_idle_timeout_ms];
-        let ms = timeouts.into_iter().filter(|&ms| ms > 0).min();
-        self.idle_at = ms.map_or(Time::NEVER, |ms| {
-            now + Span::from_ms(ms).max(self.longest_pto().times(IDLE_PTOS)).max(GRANULARITY)
-        });
-    }
-
-    /// Time of the next keep-alive on a path, or of the probe after the end of a client's inflow. A server's packets make no NAT binding.
-    fn keep_alive_at(&self, slot: usize) -> Option<Time> {
-        let path = &self.paths[slot];
-        if !path.is_responsive() || path.probes > 0 || !self.confirmed {
-            return None;
-        }
-        let client = self.side == Side::Client;
-        let active =
-            if client { path.last_eliciting_at } else { path.last_eliciting_at.max(path.last_received_at) };
-        let keep_alive = (self.config.keep_alive > Span::ZERO).then(|| active + self.config.keep_alive);
-        // What was sent meanwhile is answered, or missed.
-        let inflow = path.inflow.probe_at(path.pto(self.peer_ack_delay()));
-        let inflow = inflow.filter(|_| client && path.space.sent.eliciting() == 0);
-        keep_alive.into_iter().chain(inflow).min()
     }
 }

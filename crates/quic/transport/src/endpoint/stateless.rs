@@ -1,9 +1,14 @@
 //! Datagrams of no connection: admission of clients, Retry, stateless reset, version negotiation (RFC 9000 sections 5.2 and 8.1).
 
+use super::demux::{Endpoint, Entry, Retry, Server};
 use super::token::Token;
-use super::*;
-use crate::crypto;
-use crate::wire::header::Header;
+use crate::connection::{Arrival, Connection, ConnectionInit};
+use crate::crypto::{self, Side};
+use crate::paths::{Route, mtu};
+use crate::recovery::received::Ecn;
+use crate::wire::cid::ConnectionId;
+use crate::wire::header::{self, Header};
+use vmcc_units::time::Time;
 
 /// The shortest stateless reset, and the length that ours have if they may (RFC 9000 section 10.3).
 const MIN_RESET_LEN: usize = 21;
@@ -54,7 +59,7 @@ impl Endpoint {
         self.reply(route, reply);
     }
 
-    pub(super) fn on_initial(&mut self, now: Time, route: Route, ecn: Ecn, header: &Header, data: &mut [u8]) {
+    pub(super) fn on_initial(&mut self, now: Time, route: Route, ecn: Ecn, header: Header, data: &mut [u8]) {
         // RFC 9000 section 7.2: a client chooses at least eight bytes.
         let Some(server) = self.server.as_ref().filter(|_| header.dcid.as_slice().len() >= 8) else { return };
         let token = &data[header.token.clone()];
@@ -66,7 +71,7 @@ impl Endpoint {
         if proof.is_none() && wanted {
             // A client takes no second Retry (RFC 9000 section 8.1.2).
             if !Token::is_of_retry(token) {
-                self.send_retry(now, route, header);
+                self.send_retry(now, route, &header);
             }
         } else if self.entries.len() < server.max_connections || self.evict_oldest_handshake() {
             self.accept(now, route, ecn, header, proof, data);
@@ -98,7 +103,7 @@ impl Endpoint {
         now: Time,
         route: Route,
         ecn: Ecn,
-        header: &Header,
+        header: Header,
         proof: Option<Token>,
         data: &mut [u8],
     ) {
@@ -125,10 +130,11 @@ impl Endpoint {
             reset_secret: self.reset_secret.clone(),
         };
         let Ok(mut connection) = Connection::new(begin, tls, "") else { return };
-        connection.handle_datagram(now, route, ecn, data);
+        let dcid = header.dcid;
+        connection.handle_datagram(Arrival { now, route, ecn, path: None, len: data.len() }, header, data);
         // What could not be read keeps nothing here.
         if connection.is_begun() {
-            self.insert(connection, &[own_cid, header.dcid]);
+            self.insert(connection, &[(own_cid, Some(0)), (dcid, None)]);
         }
     }
 }

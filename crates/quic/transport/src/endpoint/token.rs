@@ -1,11 +1,14 @@
 //! Tokens that show that a client receives at its address (RFC 9000 section 8.1).
 
-use super::{RETRY_AGE, TOKEN_AGE};
 use crate::crypto::Secret;
 use crate::wire::cid::ConnectionId;
 use crate::wire::varint::Reader;
 use std::net::{IpAddr, SocketAddr};
-use vmcc_units::time::Time;
+use vmcc_units::time::{Span, Time};
+
+/// Lifetime of a token of a Retry, and of one for the next connection.
+const RETRY_AGE: Span = Span::from_secs(15);
+const TOKEN_AGE: Span = Span::from_secs(24 * 3600);
 
 /// First byte of a token.
 const RETRY: u8 = 0;

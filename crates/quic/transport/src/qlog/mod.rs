@@ -10,12 +10,12 @@ mod frames;
 mod json;
 
 use crate::congestion::Window;
-use crate::connection::SpaceId;
 use crate::crypto::Side;
 use crate::error::{ConnectionError, TransportError, code};
 use crate::event::PathId;
 use crate::paths::{Path, Route, SchedulerView};
 use crate::recovery::received::Ecn;
+use crate::recovery::space::SpaceId;
 use crate::wire::cid::ConnectionId;
 use json::{Fields, object};
 use std::collections::BTreeMap;

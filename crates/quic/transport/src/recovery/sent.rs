@@ -161,6 +161,22 @@ impl SentPackets {
         self.list.iter().flatten()
     }
 
+    /// Takes everything out of flight, and keeps it on record; returns packets and bytes.
+    pub(crate) fn free_all(&mut self) -> (u64, u64) {
+        let (mut packets, mut bytes) = (0, 0);
+        for packet in self.list.iter_mut().flatten().filter(|packet| packet.in_flight() > 0) {
+            (packets, bytes) = (packets + 1, bytes + packet.in_flight());
+            packet.free = true;
+        }
+        (packets, bytes)
+    }
+
+    /// Takes everything out; returns packets and bytes that were in flight.
+    pub(crate) fn discard(&mut self) -> (u64, u64) {
+        let bytes = self.drain().map(|packet| packet.in_flight()).filter(|bytes| *bytes > 0);
+        bytes.fold((0, 0), |(packets, sum), bytes| (packets + 1, sum + bytes))
+    }
+
     /// Takes everything out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = SentPacket> {
         self.base = self.next();

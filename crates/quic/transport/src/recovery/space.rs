@@ -5,6 +5,28 @@ use super::sent::{SentPacket, SentPackets};
 use crate::wire::ack::EcnCounts;
 use vmcc_units::time::{Span, Time};
 
+/// A packet number space: of Initial packets, of Handshake packets, or of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpaceId {
+    Initial,
+    Handshake,
+    /// Slot of the path.
+    Path(usize),
+}
+
+impl SpaceId {
+    /// Spaces of packets with long headers.
+    pub(crate) const LONG: [SpaceId; 2] = [SpaceId::Initial, SpaceId::Handshake];
+
+    /// Slot of the path whose window the packets count against.
+    pub(crate) fn slot(self) -> usize {
+        match self {
+            SpaceId::Path(slot) => slot,
+            _ => 0,
+        }
+    }
+}
+
 /// A packet is lost if this many later ones were acknowledged (RFC 9002 section 6.1.1).
 pub(crate) const PACKET_THRESHOLD: u64 = 3;
 

@@ -10,7 +10,6 @@ const PATHS: usize = 3;
 
 /// Paths of different round trips, and what is out on each: when it was sent, and its bytes.
 struct Bench {
-    cc: Controller,
     windows: Windows,
     rtts: [Rtt; PATHS],
     out: [VecDeque<(Time, u64)>; PATHS],
@@ -21,8 +20,7 @@ impl Bench {
     fn new(coupling: Coupling) -> Bench {
         let algorithm = Algorithm::by_name("reno").unwrap();
         let mut bench = Bench {
-            cc: Controller::new(algorithm, Params::defaults(algorithm)),
-            windows: Windows::new(coupling, 10),
+            windows: Windows::new(coupling, 10, algorithm, Params::defaults(algorithm)),
             rtts: std::array::from_fn(|_| Rtt::default()),
             out: std::array::from_fn(|_| VecDeque::new()),
             now: Time::ZERO + Span::from_secs(1),
@@ -31,25 +29,21 @@ impl Bench {
             bench.rtts[slot].sample(Span::from_ms(10 + 40 * slot as u64), 0, 1, Span::from_ms(1));
             bench.windows.add_path(slot, MTU);
             if slot == 0 || coupling == Coupling::Separate {
-                bench.with(slot, |windows, cc, at| windows.begin(cc, at));
+                bench.with(slot, |windows, at| windows.begin(at));
             }
         }
         bench
     }
 
-    fn with<T>(
-        &mut self,
-        slot: usize,
-        f: impl FnOnce(&mut Windows, &mut Controller, &CcContext<'_>) -> T,
-    ) -> T {
+    fn with<T>(&mut self, slot: usize, f: impl FnOnce(&mut Windows, &CcContext<'_>) -> T) -> T {
         let at = CcContext { now: self.now, slot, rtt: &self.rtts[slot], una: 0, next: 0, waiting: true };
-        f(&mut self.windows, &mut self.cc, &at)
+        f(&mut self.windows, &at)
     }
 
     fn send(&mut self, slot: usize, bytes: u64) {
         self.now += Span::from_us(10);
         self.out[slot].push_back((self.now, bytes));
-        self.with(slot, |windows, _, at| windows.on_sent(at, bytes));
+        self.with(slot, |windows, at| windows.on_sent(at, bytes));
     }
 
     /// Sends on each in turn for as long as it may.
@@ -75,8 +69,8 @@ impl Bench {
             }
         }
         match acked.lost.filter(|_| acked.packets == 0) {
-            Some(newest) => self.with(slot, |windows, cc, at| windows.on_lost(cc, at, newest)),
-            None => drop(self.with(slot, |windows, cc, at| windows.on_ack(cc, at, &acked))),
+            Some(newest) => self.with(slot, |windows, at| windows.on_lost(at, newest)),
+            None => drop(self.with(slot, |windows, at| windows.on_ack(at, &acked))),
         }
     }
 
@@ -176,7 +170,8 @@ fn combined_window_grows_for_acks_of_any_path() {
 
 #[test]
 fn combined_window_counts_packets_of_the_smallest_mtu() {
-    let mut windows = Windows::new(Coupling::Combined, 10);
+    let algorithm = Algorithm::by_name("reno").unwrap();
+    let mut windows = Windows::new(Coupling::Combined, 10, algorithm, Params::defaults(algorithm));
     for (slot, mtu) in [1400, 1200, 1300].into_iter().enumerate() {
         windows.add_path(slot, mtu);
     }
@@ -216,7 +211,7 @@ fn silent_path_is_no_persistent_congestion_of_a_combined_window() {
             bench.ack(0, 0, 100);
         }
         let long = Span::from_ms(500);
-        bench.with(1, |windows, cc, at| windows.on_all_lost(cc, at, (oldest, newest), long));
+        bench.with(1, |windows, at| windows.on_all_lost(at, (oldest, newest), long));
         assert_eq!(bench.windows.of(1).state, state, "{coupling:?} {answers}");
     }
 }

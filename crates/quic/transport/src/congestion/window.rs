@@ -1,11 +1,4 @@
-//! Congestion control: the algorithms of the registry, driven as Linux and the simulator drive them, over what QUIC tells.
-//!
-//! Modelled: the recovery states of Linux, proportional rate reduction, growth only where the window limits. A reduction lasts until a
-//! packet is acknowledged that was sent after its beginning (RFC 9002 section 7.3.2); persistent congestion (section 7.6) is what a
-//! retransmission timeout is in TCP. Packets are those of the path's present size; marks are counted by ACK_ECN exactly. Whose window it is,
-//! a path's or the connection's, says `windows`.
-
-pub(crate) mod windows;
+//! A congestion window, and the algorithm that drives it.
 
 use vmcc_cc::{
     Algorithm, Cause, Decision, DecisionFlags, Event, EventFlags, Group, MAX_CWND_PKT, MAX_SRTT_8US, Params,
@@ -21,7 +14,7 @@ pub(crate) struct Controller {
     params: Params,
     group: Group,
     /// A connection of one path has no group.
-    pub(crate) grouped: bool,
+    grouped: bool,
     sharing: Option<Box<Sharing>>,
 }
 
@@ -97,6 +90,11 @@ impl Controller {
         Controller { algorithm, params, group: Group::default(), grouped: false, sharing }
     }
 
+    /// Paths that know of each other from now on, or not.
+    pub(crate) fn set_grouped(&mut self, grouped: bool) {
+        self.grouped = grouped;
+    }
+
     /// Takes a path out of the group.
     pub(crate) fn remove(&mut self, slot: usize) {
         self.group.path[slot] = Slot::default();
@@ -121,6 +119,12 @@ impl Window {
             round_end: 0,
             part: 0,
         }
+    }
+
+    /// Starts over with a fresh window, for packets that are sent after `now`; those in flight still count.
+    pub(super) fn restart(&mut self, initial_pkt: u32, now: Time) {
+        let in_flight = self.in_flight;
+        *self = Window { in_flight, since: now, ..Window::new(initial_pkt, self.mtu) };
     }
 
     /// Packets in flight, rounded up.

@@ -1,19 +1,18 @@
-//! Endpoint: demultiplexes datagrams to connections by connection id, admits clients, and sends stateless replies.
-
-mod stateless;
-mod token;
+//! Demultiplexing: datagrams to connections by connection id, timers, and turns to send.
 
 use crate::config::Config;
-use crate::connection::{Connection, ConnectionInit, EndpointEvent, LOCAL_CID_LEN, Transmit};
+use crate::connection::{
+    Arrival, Connection, ConnectionInit, EndpointEvent, LOCAL_CID_LEN, Transmit, random_cid,
+};
 use crate::crypto::{Random, Secret, Side, Tls, TlsError};
-use crate::event::Event;
+use crate::event::{Event, PathId};
 use crate::paths::{Route, mtu};
 use crate::recovery::received::Ecn;
 use crate::wire::cid::ConnectionId;
-use crate::wire::header::{self, Kind};
+use crate::wire::header::{self, Header, Kind};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use vmcc_units::time::{Span, Time};
+use vmcc_units::time::Time;
 
 /// A connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,33 +47,41 @@ pub struct Server {
     pub max_connections: usize,
 }
 
-struct Entry {
-    connection: Connection,
+/// Meaning of a connection id in packets that come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Target {
+    handle: Handle,
+    /// None for the id that a client has chosen before it knew its server's.
+    path: Option<PathId>,
+}
+
+pub(super) struct Entry {
+    pub(super) connection: Connection,
     /// Its timer, as it is in the list of timers.
     timer: Option<Time>,
     /// In the queue of those that may have something to send.
     queued: bool,
-    handshaking: bool,
+    pub(super) handshaking: bool,
 }
 
 /// Connections that share sockets.
 pub struct Endpoint {
-    server: Option<Server>,
-    random: Random,
-    reset_secret: Secret,
-    token_secret: Secret,
+    pub(super) server: Option<Server>,
+    pub(super) random: Random,
+    pub(super) reset_secret: Secret,
+    pub(super) token_secret: Secret,
     /// Boxed: half of the places in a tree are empty.
-    entries: BTreeMap<Handle, Box<Entry>>,
+    pub(super) entries: BTreeMap<Handle, Box<Entry>>,
     next: u64,
-    ids: HashMap<ConnectionId, Handle>,
-    reset_tokens: HashMap<[u8; 16], Handle>,
+    ids: HashMap<ConnectionId, Target>,
+    pub(super) reset_tokens: HashMap<[u8; 16], Handle>,
     timers: BTreeSet<(Time, Handle)>,
     ready: VecDeque<Handle>,
     /// Lent to the application since they were last looked at.
     touched: Vec<Handle>,
     events: VecDeque<(Handle, Event)>,
-    replies: VecDeque<(Route, Vec<u8>)>,
-    handshakes: usize,
+    pub(super) replies: VecDeque<(Route, Vec<u8>)>,
+    pub(super) handshakes: usize,
 }
 
 impl Endpoint {
@@ -106,8 +113,8 @@ impl Endpoint {
         self.reset_secret = Secret::new(key);
     }
 
-    fn new_id(&mut self) -> ConnectionId {
-        ConnectionId::new(&self.random.bytes()[..LOCAL_CID_LEN]).expect("eight bytes")
+    pub(super) fn new_id(&mut self) -> ConnectionId {
+        random_cid(&mut self.random)
     }
 
     /// Connects to a server; `token` is one that it gave before, or empty.
@@ -143,13 +150,17 @@ impl Endpoint {
             reset_secret: self.reset_secret.clone(),
         };
         let connection = Connection::new(begin, tls, server_name)?;
-        Ok(self.insert(connection, &[own_cid]))
+        Ok(self.insert(connection, &[(own_cid, Some(0))]))
     }
 
-    fn insert(&mut self, connection: Connection, ids: &[ConnectionId]) -> Handle {
+    pub(super) fn insert(
+        &mut self,
+        connection: Connection,
+        ids: &[(ConnectionId, Option<PathId>)],
+    ) -> Handle {
         let handle = Handle(self.next);
         self.next += 1;
-        self.ids.extend(ids.iter().map(|id| (*id, handle)));
+        self.ids.extend(ids.iter().map(|&(id, path)| (id, Target { handle, path })));
         let entry = Entry { connection, timer: None, queued: false, handshaking: true };
         self.entries.insert(handle, Box::new(entry));
         self.handshakes += 1;
@@ -163,22 +174,23 @@ impl Endpoint {
             self.on_unknown_version(route, data);
             return;
         };
-        if let Some(&handle) = self.ids.get(&header.dcid) {
-            self.deliver(now, handle, route, ecn, data);
+        if let Some(&Target { handle, path }) = self.ids.get(&header.dcid) {
+            let arrival = Arrival { now, route, ecn, path, len: data.len() };
+            self.deliver(handle, arrival, header, data);
             return;
         }
         match header.kind {
             Kind::Short => self.on_unknown_cid(now, route, &header, data),
             Kind::Initial if data.len() >= usize::from(mtu::BASE) => {
-                self.on_initial(now, route, ecn, &header, data)
+                self.on_initial(now, route, ecn, header, data)
             }
             _ => {}
         }
     }
 
-    fn deliver(&mut self, now: Time, handle: Handle, route: Route, ecn: Ecn, data: &mut [u8]) {
+    fn deliver(&mut self, handle: Handle, arrival: Arrival, header: Header, data: &mut [u8]) {
         if let Some(entry) = self.entries.get_mut(&handle) {
-            entry.connection.handle_datagram(now, route, ecn, data);
+            entry.connection.handle_datagram(arrival, header, data);
             // Many come at once: what follows from them is seen to when all are in.
             self.touch(handle);
         }
@@ -215,15 +227,23 @@ impl Endpoint {
     }
 
     /// Takes what a connection has for the endpoint, and sees to its timer and its turn.
-    fn settle(&mut self, handle: Handle) {
+    pub(super) fn settle(&mut self, handle: Handle) {
         let Some(entry) = self.entries.get_mut(&handle) else { return };
-        while let Some(news) = entry.connection.poll_endpoint_event() {
-            match news {
-                EndpointEvent::NewLocal(id) => self.ids.insert(id, handle),
-                EndpointEvent::RetiredLocal(id) => self.ids.remove(&id),
-                EndpointEvent::ResetToken(token) => self.reset_tokens.insert(token, handle),
-                EndpointEvent::ForgetToken(token) => self.reset_tokens.remove(&token),
-            };
+        while let Some(event) = entry.connection.poll_endpoint_event() {
+            match event {
+                EndpointEvent::NewLocal(id, path) => {
+                    self.ids.insert(id, Target { handle, path: Some(path) });
+                }
+                EndpointEvent::RetiredLocal(id) => {
+                    self.ids.remove(&id);
+                }
+                EndpointEvent::ResetToken(token) => {
+                    self.reset_tokens.insert(token, handle);
+                }
+                EndpointEvent::ForgetToken(token) => {
+                    self.reset_tokens.remove(&token);
+                }
+            }
         }
         while let Some(event) = entry.connection.poll_event() {
             if entry.handshaking && matches!(event, Event::Connected | Event::Closed(_)) {
@@ -256,7 +276,7 @@ impl Endpoint {
         }
     }
 
-    fn forget(&mut self, handle: Handle) {
+    pub(super) fn forget(&mut self, handle: Handle) {
         let Some(entry) = self.entries.remove(&handle) else { return };
         if let Some(timer) = entry.timer {
             self.timers.remove(&(timer, handle));
@@ -341,7 +361,3 @@ impl Endpoint {
         self.entries.is_empty() && self.replies.is_empty()
     }
 }
-
-/// The time that a token may be used: of a Retry, and of one for the next connection.
-const RETRY_AGE: Span = Span::from_secs(15);
-const TOKEN_AGE: Span = Span::from_secs(24 * 3600);
