@@ -2,11 +2,8 @@
 //! exceed its memory bounds.
 #![no_main]
 
-#[path = "../../crates/quic/transport/tests/transport/pair.rs"]
-mod pair;
-
 use libfuzzer_sys::fuzz_target;
-use pair::Pair;
+use vmcc_quic_testkit::pair::Pair;
 use vmcc_transport::Ecn;
 
 /// Each step: which end and what (one byte), how many bytes (two), and these.

@@ -8,6 +8,7 @@
 mod error;
 mod event;
 pub mod frame;
+mod limits;
 mod pages;
 pub mod ranges;
 mod recv;
@@ -19,6 +20,7 @@ pub mod varint;
 pub use error::{StreamError, Violation, code};
 pub use event::{Control, Event, SentRange};
 pub use frame::{Dir, Frame};
+pub use limits::{Limits, PeerLimits};
 pub use recv::RecvBuffer;
 pub use send::SendBuffer;
-pub use table::{Limits, PeerLimits, Side, Streams};
+pub use table::{Side, Streams};

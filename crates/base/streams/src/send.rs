@@ -2,7 +2,7 @@
 //!
 //! A range knows nothing of paths: what one loses, any other may carry.
 
-use crate::Limits;
+use crate::limits::Limits;
 use crate::pages::Pages;
 use crate::ranges::Ranges;
 use crate::share::Pool;

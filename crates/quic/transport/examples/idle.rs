@@ -3,15 +3,10 @@
 //! Memory is what the C library has back once an end is dropped; `talks` is how long one connection needs to carry 100 kB there and back
 //! while all the others are silent.
 
-#[path = "../tests/idle/crowd.rs"]
-mod crowd;
-#[path = "../tests/transport/tls.rs"]
-mod tls;
-
-use crowd::Crowd;
 use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
+use vmcc_quic_testkit::crowd::Crowd;
 
 /// Talks of which the middle one counts.
 const TALKS: usize = 101;

@@ -2,12 +2,7 @@
 //! other tests allocate.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
-#[path = "idle/crowd.rs"]
-mod crowd;
-#[path = "transport/tls.rs"]
-mod tls;
-
-use crowd::Crowd;
+use vmcc_quic_testkit::crowd::Crowd;
 
 /// Bytes that one end of an idle connection may have.
 const MAX_BYTES: usize = 32 << 10;

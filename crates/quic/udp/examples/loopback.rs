@@ -1,14 +1,12 @@
 //! Throughput and cost of the sockets: both ends in one process, over paths of the loopback. `loopback [PATHS] [GIB] [SEGMENTS]`.
 
-#[path = "../../transport/tests/transport/tls.rs"]
-mod tls;
-
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use vmcc_quic_testkit::tls;
 use vmcc_transport::{Config, Retry, Server};
 use vmcc_udp::{Endpoint, Target};
 

@@ -23,7 +23,7 @@
 //! | `timers` | loss, probe, keep-alive and idle timers; suspect paths |
 //! | `multipath` | paths opened, validated, migrated, abandoned; their connection ids |
 //! | `close` | the end |
-//! | `api`, `report` | calls of applications, figures |
+//! | `api`, `report` | calls of applications, types of figures |
 
 mod acks;
 mod api;

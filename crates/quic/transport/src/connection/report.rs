@@ -1,6 +1,5 @@
 //! Figures of a connection and of its paths.
 
-use super::state::Connection;
 use crate::event::PathId;
 use crate::paths::Route;
 use vmcc_units::time::Span;
@@ -67,37 +66,4 @@ pub struct PathReport {
     pub timeouts: u64,
     /// Times that losses or marks on it reduced its window.
     pub reductions: u64,
-}
-
-impl Connection {
-    /// Counters.
-    pub fn stats(&self) -> Stats {
-        Stats { datagrams_dropped: self.datagrams.dropped(), ..self.stats }
-    }
-
-    /// Paths that are not closed.
-    pub fn paths(&self) -> impl Iterator<Item = PathReport> {
-        self.paths.live().map(|(slot, path)| PathReport {
-            id: path.id,
-            route: path.route,
-            open: path.is_open(),
-            failed: path.failed,
-            backup: path.is_backup(),
-            srtt: path.rtt.srtt(),
-            latest_rtt: path.latest_rtt,
-            rtt_samples: path.rtt_samples,
-            cwnd_pkt: self.windows.of(slot).cwnd,
-            in_flight: self.windows.in_flight(slot),
-            mtu: path.mtu.size(),
-            ecn: path.ecn.is_capable(),
-            bytes: path.validation.bytes(),
-            payload_in: path.payload_in,
-            payload_out: path.payload_out,
-            acked_packets: path.acked_packets,
-            marked_packets: path.marked_packets,
-            lost_packets: path.lost_packets,
-            timeouts: path.timeouts,
-            reductions: self.windows.reductions(slot),
-        })
-    }
 }

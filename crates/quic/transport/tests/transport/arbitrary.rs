@@ -1,7 +1,7 @@
 //! Anything in packets that are believed, and anything at all before: no end may fail in another way than the standard's.
 
-use crate::pair::Pair;
 use proptest::prelude::*;
+use vmcc_quic_testkit::pair::Pair;
 use vmcc_transport::Ecn;
 use vmcc_units::time::{Span, Time};
 

@@ -2,7 +2,7 @@
 
 use crate::multipath::{connected, shaped};
 use crate::net::{Link, Net, Transfer, client_address, route};
-use crate::pair::Pair;
+use vmcc_quic_testkit::pair::Pair;
 use vmcc_transport::{Config, ConnectionError, Ecn, Event, Retry, Route};
 use vmcc_units::time::{Span, Time};
 
@@ -240,4 +240,19 @@ fn mtu_black_hole_on_every_path_is_detected() {
         let mtu = mtu(&mut net);
         assert!(mtu > Some(1200) && mtu <= Some(1280), "{paths} paths: {mtu:?}");
     }
+}
+
+/// RFC 9000 section 12.2: packets of a datagram to another connection id than its first one's are ignored.
+#[test]
+fn coalesced_packet_to_another_id_is_ignored() {
+    // CONNECTION_CLOSE of an application with code 5 and no reason.
+    const CLOSE: [u8; 3] = [0x1d, 5, 0];
+    let mut pair = Pair::new();
+    let server = pair.handles[1].unwrap();
+    let error = |pair: &mut Pair| pair.ends[1].connection(server).and_then(|own| own.error().cloned());
+    pair.say_behind_another_id(1000, &CLOSE);
+    assert_eq!(error(&mut pair), None);
+    pair.say(1, 1000, &CLOSE);
+    let closed = ConnectionError::ApplicationClosed { code: 5, reason: String::new() };
+    assert_eq!(error(&mut pair), Some(closed));
 }

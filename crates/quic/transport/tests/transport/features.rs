@@ -1,9 +1,9 @@
 //! Further requirements of the standard: datagrams, key updates, new addresses, marks, sizes, tokens, resets, invalid packets.
 
 use crate::net::{Link, Net, Transfer, client_address};
-use crate::tls;
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, Params};
+use vmcc_quic_testkit::tls;
 use vmcc_transport::{
     AckPath, Config, ConnectionError, Dir, Ecn, Endpoint, Event, Handle, Retry, Route, Server, StreamError,
 };

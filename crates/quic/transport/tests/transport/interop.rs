@@ -3,9 +3,9 @@
 mod noq;
 mod quinn;
 
-use crate::tls;
 use crate::udp::Udp;
 use std::sync::Arc;
+use vmcc_quic_testkit::tls;
 use vmcc_transport::{Config, Endpoint, Retry, Server};
 
 /// Bytes that go there and back.

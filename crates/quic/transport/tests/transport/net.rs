@@ -1,10 +1,10 @@
 //! Two endpoints and links between them, in simulated time.
 
-use crate::tls;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use vmcc_quic_testkit::tls;
 use vmcc_transport::{Config, Connection, Dir, Ecn, Endpoint, Event, Handle, Retry, Route, Server};
 use vmcc_units::time::{Span, Time};
 

@@ -13,7 +13,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn server() -> Endpoint {
     let config = Arc::new(vmcc_udp::config());
-    let server = Server { tls: crate::tls::server(), config, retry: Retry::Above(16), max_connections: 16 };
+    let server = Server {
+        tls: vmcc_quic_testkit::tls::server(),
+        config,
+        retry: Retry::Above(16),
+        max_connections: 16,
+    };
     Endpoint::new(Some(server)).unwrap()
 }
 
@@ -31,7 +36,7 @@ fn target(addresses: Vec<SocketAddr>, last: &[u8]) -> Target {
 }
 
 async fn connect(endpoint: &Endpoint, target: &Target) -> Result<Connection, ConnectError> {
-    endpoint.connect(crate::tls::client(), Arc::new(vmcc_udp::config()), target).await
+    endpoint.connect(vmcc_quic_testkit::tls::client(), Arc::new(vmcc_udp::config()), target).await
 }
 
 /// Gives every stream back until the peer closes.

@@ -3,5 +3,3 @@
 mod loopback;
 mod picoquic;
 mod relay;
-#[path = "../../../transport/tests/transport/tls.rs"]
-mod tls;

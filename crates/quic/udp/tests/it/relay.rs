@@ -86,7 +86,7 @@ fn turn(binds: u32) -> Turn {
 async fn connected(relay: SocketAddr, far: &[&str]) -> (Endpoint, Endpoint, Connection, Connection, Target) {
     let config = Arc::new(vmcc_udp::config());
     let server = Server {
-        tls: crate::tls::server(),
+        tls: vmcc_quic_testkit::tls::server(),
         config: config.clone(),
         retry: Retry::Above(16),
         max_connections: 16,
@@ -101,7 +101,8 @@ async fn connected(relay: SocketAddr, far: &[&str]) -> (Endpoint, Endpoint, Conn
         relays: vec![Relay { address: relay, credentials }],
         ..Target::default()
     };
-    let (near, far) = tokio::join!(here.connect(crate::tls::client(), config, &target), there.accept());
+    let (near, far) =
+        tokio::join!(here.connect(vmcc_quic_testkit::tls::client(), config, &target), there.accept());
     (here, there, near.unwrap(), far, target)
 }
 

@@ -2,13 +2,13 @@
 
 use super::{BYTES, client, server};
 use crate::net::pattern;
-use crate::tls;
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::{ClientConfig, Endpoint, FourTuple, PathStatus, ServerConfig, TransportConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use vmcc_quic_testkit::tls;
 use vmcc_transport::{Config, Dir, Event, Retry, Route};
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -2,12 +2,12 @@
 
 use super::{BYTES, client, server};
 use crate::net::pattern;
-use crate::tls;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, ServerConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
+use vmcc_quic_testkit::tls;
 use vmcc_transport::{Config, Dir, Retry, Route};
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -1,8 +1,8 @@
 //! HTTP/0.9 over QUIC: a stream carries a request, `GET /name`, and what is there.
 
-use crate::tls;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use vmcc_quic_testkit::tls;
 use vmcc_transport::crypto::{ClientTls, ServerTls};
 use vmcc_transport::{ConnectionError, Retry, Server};
 use vmcc_udp::{Connection, Endpoint};

@@ -1,12 +1,12 @@
 //! picoquic's program as a process, in a folder of its own.
 
-use crate::tls;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::sleep;
+use vmcc_quic_testkit::tls;
 
 /// Between looks at a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

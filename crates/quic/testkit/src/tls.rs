@@ -9,7 +9,7 @@ use vmcc_transport::crypto::{ClientTls, ServerTls};
 const ALPN: &[u8] = b"vmcc-test";
 
 /// The certificate and its key, in DER.
-pub(crate) fn identity() -> &'static (CertificateDer<'static>, Vec<u8>) {
+pub fn identity() -> &'static (CertificateDer<'static>, Vec<u8>) {
     static IDENTITY: OnceLock<(CertificateDer<'static>, Vec<u8>)> = OnceLock::new();
     IDENTITY.get_or_init(|| {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -21,7 +21,8 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-pub(crate) fn client_config() -> rustls::ClientConfig {
+/// Client that trusts [`identity`].
+pub fn client_config() -> rustls::ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(identity().0.clone()).unwrap();
     let builder = rustls::ClientConfig::builder_with_provider(provider());
@@ -31,7 +32,8 @@ pub(crate) fn client_config() -> rustls::ClientConfig {
     config
 }
 
-pub(crate) fn server_config() -> rustls::ServerConfig {
+/// Server that presents [`identity`].
+pub fn server_config() -> rustls::ServerConfig {
     let (certificate, key) = identity();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.clone()));
     let builder = rustls::ServerConfig::builder_with_provider(provider());
@@ -41,10 +43,12 @@ pub(crate) fn server_config() -> rustls::ServerConfig {
     config
 }
 
-pub(crate) fn client() -> Arc<ClientTls> {
+/// [`client_config`] for the engine.
+pub fn client() -> Arc<ClientTls> {
     Arc::new(ClientTls(Arc::new(client_config())))
 }
 
-pub(crate) fn server() -> Arc<ServerTls> {
+/// [`server_config`] for the engine.
+pub fn server() -> Arc<ServerTls> {
     Arc::new(ServerTls(Arc::new(server_config())))
 }

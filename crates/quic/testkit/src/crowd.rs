@@ -1,6 +1,6 @@
 //! Many connections between two endpoints without a network: each has carried something once, and since then nothing.
 
-use super::tls;
+use crate::tls;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ const SAID: usize = 100_000;
 /// One-way delay of a datagram.
 const DELAY: Span = Span::from_ms(1);
 
-pub(crate) struct Crowd {
+/// Many idle connections between two endpoints.
+pub struct Crowd {
     now: Time,
     ends: [Option<Endpoint>; 2],
     under_way: VecDeque<(Time, usize, Route, Vec<u8>)>,
@@ -27,7 +28,8 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn new(most: usize) -> Crowd {
+    /// Two endpoints for at most `most` connections.
+    pub fn new(most: usize) -> Crowd {
         let config = Arc::new(Config { idle_timeout: Span::ZERO, ..Config::default() });
         let (tls, retry) = (tls::server(), Retry::Above(64));
         let server = Server { tls, config: config.clone(), retry, max_connections: most };
@@ -48,7 +50,7 @@ impl Crowd {
     }
 
     /// Opens one more, which carries a stream there and back, and lets it fall silent.
-    pub(crate) fn open(&mut self) {
+    pub fn open(&mut self) {
         // Another port for each, as clients of their own have.
         let port = 1024 + (self.clients.len() % 60_000) as u16;
         let route = Route {
@@ -66,7 +68,7 @@ impl Crowd {
     }
 
     /// Has one of them carry a stream there and back.
-    pub(crate) fn talk(&mut self, client: usize) {
+    pub fn talk(&mut self, client: usize) {
         let client = self.clients[client];
         let data = vec![7; SAID];
         let connection = self.end(0).connection(client).expect("it is open");
@@ -125,7 +127,7 @@ impl Crowd {
     }
 
     /// Lets time pass.
-    pub(crate) fn run(&mut self, span: Span) {
+    pub fn run(&mut self, span: Span) {
         let end = self.now + span;
         while self.now < end && self.next().is_some_and(|next| next <= end) {
             self.step(&mut |_, _, _| {});
@@ -162,7 +164,7 @@ impl Crowd {
     }
 
     /// Drops one end, and says how many bytes that gave back to the C library, which has those of the cryptography too.
-    pub(crate) fn weigh(&mut self, end: usize) -> usize {
+    pub fn weigh(&mut self, end: usize) -> usize {
         let before = allocated();
         drop(self.ends[end].take());
         before - allocated()
