@@ -17,8 +17,8 @@ from pathlib import Path
 
 LIMITS = Path(__file__).with_name("prose-limits.json")
 
-# Constants named after a mood instead of their subject and unit.
-MOOD = re.compile(r"\b(?:PATIENCE|GLANCE|FAREWELL|MOST_[A-Z]+)\b")
+# Constants named after a mood instead of their subject and unit. Parameters (CC_P_...) have the names that users know.
+MOOD = re.compile(r"(?<![A-Za-z])(?<!CC_P_DRIZZLE_)(?:PATIENCE|GLANCE|FAREWELL|SELDOM|RARELY|URGENT|DOUBTFUL|MOST_[A-Z]+)(?![A-Za-z])")
 # Openings of doc comments: a noun phrase or a verb says more.
 WH_OPENING = re.compile(r"\s*(?://[/!]|/\*|\*)\s?(?:What|Who|Whose|Whom|Where|Whether|How|Why|When)\b")
 # Phrases that have a field term or a plainer word.

@@ -61,15 +61,15 @@
 
 #include "lia.h"
 
-#define CC_AWAKE_DELAYED_US 50000u /* Linux delays ACKs by up to 40 ms */
-#define CC_AWAKE_NEAR	    8u	   /* estimates that differ by less than 1/8 are alike */
-#define CC_AWAKE_TICK_US    1000u  /* of the peer's clock */
-#define CC_AWAKE_LATE_US    3600000000u
+#define CC_AWAKE_DELAYED_US   50000u /* Linux delays ACKs by up to 40 ms */
+#define CC_AWAKE_SIMILAR_PART 8u     /* estimates that differ by less than 1/8 are alike */
+#define CC_AWAKE_TICK_US      1000u  /* of the peer's clock */
+#define CC_AWAKE_LATE_US      3600000000u
 
-#define CC_AWAKE_WAITS (1u << 0) /* data was in flight at the last ACK */
-#define CC_AWAKE_SLEPT (1u << 1) /* samples may be of before woke_us */
-#define CC_AWAKE_PACED (1u << 2)
-#define CC_AWAKE_PROOF (1u << 3) /* the clocks over this silence alone prove a sleep */
+#define CC_AWAKE_IN_FLIGHT   (1u << 0) /* data was in flight at the last ACK */
+#define CC_AWAKE_DESCHEDULED (1u << 1) /* samples may be of before woke_us */
+#define CC_AWAKE_PACED	     (1u << 2)
+#define CC_AWAKE_CERTAIN     (1u << 3) /* the clocks over this silence alone prove a sleep */
 
 #define CC_AWAKE_TRUST_SHIFT 8 /* in flags: how sure it is that the next run is long enough */
 #define CC_AWAKE_TRUST	     (15u << CC_AWAKE_TRUST_SHIFT)
@@ -127,7 +127,7 @@ CC_INLINE uint64_t cc_awake_waited_us(const struct cc_awake *a, const struct cc_
 /* True if the peer sent this ACK before the one that was handled last: the network reordered it. */
 CC_INLINE int cc_awake_was_overtaken(const struct cc_awake *a, const struct cc_event *ev)
 {
-	return a->flags & CC_AWAKE_WAITS && a->peer_ts && ev->peer_ts &&
+	return a->flags & CC_AWAKE_IN_FLIGHT && a->peer_ts && ev->peer_ts &&
 	       (ev->peer_ts - a->peer_ts) >> 31;
 }
 
@@ -137,7 +137,7 @@ CC_INLINE uint32_t cc_awake_borne_out(const struct cc_event *ev, uint32_t srtt_u
 	uint32_t path_us = ev->min_rtt_us ? cc_min(ev->min_rtt_us, srtt_us) : srtt_us;
 	uint32_t most_us = cc_min(ev->rtt_us - cc_min(ev->rtt_us, path_us), CC_AWAKE_LATE_US);
 
-	if (late_us > (uint64_t)most_us + most_us / CC_AWAKE_NEAR + 2 * CC_AWAKE_TICK_US)
+	if (late_us > (uint64_t)most_us + most_us / CC_AWAKE_SIMILAR_PART + 2 * CC_AWAKE_TICK_US)
 		return 0;
 	return (uint32_t)cc_min64(late_us, most_us);
 }
@@ -166,7 +166,7 @@ CC_INLINE int cc_awake_had_waited(struct cc_awake *a, const struct cc_event *ev,
 	if (silence_us < srtt_us / 4 || 2 * late_us <= enough_us)
 		return 0;
 	if (2 * alone_us > enough_us)
-		a->flags |= CC_AWAKE_PROOF;
+		a->flags |= CC_AWAKE_CERTAIN;
 	a->late_us = (uint32_t)cc_min64(late_us, CC_AWAKE_LATE_US);
 	return 1;
 }
@@ -177,7 +177,7 @@ CC_INLINE int cc_awake_ends_sleep(struct cc_awake *a, const struct cc_event *ev,
 {
 	uint32_t silence_us = (uint32_t)ev->now_us - a->seen_us;
 
-	if (!(a->flags & CC_AWAKE_WAITS) || silence_us < gap_us)
+	if (!(a->flags & CC_AWAKE_IN_FLIGHT) || silence_us < gap_us)
 		return 0;
 	if (!a->peer_ts || !ev->peer_ts)
 		return silence_us >= cc_max(2 * srtt_us, CC_AWAKE_DELAYED_US);
@@ -200,7 +200,7 @@ CC_INLINE void cc_awake_judge(struct cc_awake *a)
 	uint32_t trust = (a->flags & CC_AWAKE_TRUST) >> CC_AWAKE_TRUST_SHIFT;
 
 	/* Nothing that left in it was acknowledged in it. */
-	if (a->flags & CC_AWAKE_SLEPT)
+	if (a->flags & CC_AWAKE_DESCHEDULED)
 		trust -= cc_min(trust, CC_AWAKE_TRUST_LOSS);
 	else
 		trust = cc_min(trust + 1, CC_AWAKE_TRUST >> CC_AWAKE_TRUST_SHIFT);
@@ -214,16 +214,16 @@ CC_INLINE uint32_t cc_awake_sample(struct cc_awake *a, const struct cc_event *ev
 	uint32_t awake_us = (uint32_t)ev->now_us - a->woke_us;
 	uint32_t t, apart;
 
-	if (a->flags & CC_AWAKE_SLEPT && ev->rtt_us > awake_us)
+	if (a->flags & CC_AWAKE_DESCHEDULED && ev->rtt_us > awake_us)
 		return cc_awake_srtt(a, ev, own_8us);
-	a->flags &= ~CC_AWAKE_SLEPT;
+	a->flags &= ~CC_AWAKE_DESCHEDULED;
 	a->late_us = 0;
 	if (!own_8us)
 		return 0;
 	t = cc_known_srtt(own_8us);
 	t = cc_known_srtt(t - (t >> 3) + (sample_8us >> 3));
 	apart = cc_max(t, ev->srtt_8us) - cc_min(t, ev->srtt_8us);
-	return apart < t / CC_AWAKE_NEAR ? 0 : t;
+	return apart < t / CC_AWAKE_SIMILAR_PART ? 0 : t;
 }
 
 /* True if all of the window that was to be spread has left.  An eighth may go at once. */
@@ -276,7 +276,7 @@ CC_INLINE int cc_awake_was_in_vain(const struct cc_awake *a, const struct cc_eve
 	uint64_t fired_us = (uint64_t)(a->flags >> CC_AWAKE_FIRED_SHIFT) << CC_AWAKE_FIRED_BITS;
 	uint64_t advance_us = silence_us - cc_awake_waited_us(a, ev, 0);
 
-	if (!a->before_pkt || !(a->flags & CC_AWAKE_PROOF) || ev->state != CC_STATE_LOSS)
+	if (!a->before_pkt || !(a->flags & CC_AWAKE_CERTAIN) || ev->state != CC_STATE_LOSS)
 		return 0;
 	return advance_us + CC_AWAKE_TICK_US < fired_us;
 }
@@ -301,7 +301,7 @@ CC_INLINE void cc_awake_wakes(struct cc_awake *a, const struct cc_event *ev, uin
 	if (!cc_awake_goes_on(a, srtt_us, silence_us))
 		cc_awake_judge(a);
 	a->woke_us = (uint32_t)ev->now_us;
-	a->flags |= CC_AWAKE_SLEPT;
+	a->flags |= CC_AWAKE_DESCHEDULED;
 	if (cc_awake_was_in_vain(a, ev, silence_us))
 		cc_awake_undo(a, ev, out);
 }
@@ -312,7 +312,7 @@ CC_INLINE int cc_awake_hear(struct cc_awake *a, const struct cc_event *ev, uint3
 {
 	int woke;
 
-	a->flags &= ~CC_AWAKE_PROOF;
+	a->flags &= ~CC_AWAKE_CERTAIN;
 	woke = cc_awake_ends_sleep(a, ev, srtt_us, gap_us);
 	if (woke)
 		cc_awake_wakes(a, ev, srtt_us, out);
@@ -340,10 +340,10 @@ CC_SEPARATE int cc_awake_ack(struct cc_awake *a, const struct cc_event *ev, uint
 		own_8us = cc_awake_sample(a, ev, own_8us);
 	if (gap & CC_AWAKE_PACES)
 		cc_awake_pace(a, ev, cc_awake_srtt(a, ev, own_8us) >> 3, woke, out);
-	if (!(a->flags & CC_AWAKE_SLEPT))
+	if (!(a->flags & CC_AWAKE_DESCHEDULED))
 		a->host_8us = ev->srtt_8us;
-	a->flags =
-		ev->snd_una != ev->snd_nxt ? a->flags | CC_AWAKE_WAITS : a->flags & ~CC_AWAKE_WAITS;
+	a->flags = ev->snd_una != ev->snd_nxt ? a->flags | CC_AWAKE_IN_FLIGHT
+					      : a->flags & ~CC_AWAKE_IN_FLIGHT;
 	return (int)own_8us;
 }
 

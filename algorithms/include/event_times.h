@@ -27,12 +27,12 @@
 
 #include "sharing.h"
 
-#define CC_EVENT_TIMES	       15u
-#define CC_EVENTS_PER_LOOK     4u
-#define CC_EVENT_SETTLE_ROUNDS 2u
-#define CC_EVENT_LAGS	       40 /* either way */
-#define CC_EVENT_INTERVAL_US   200000u
-#define CC_EVENT_INTERVAL_MAX  100000000u
+#define CC_EVENT_TIMES		 15u
+#define CC_EVENTS_PER_EVALUATION 4u
+#define CC_EVENT_SETTLE_ROUNDS	 2u
+#define CC_EVENT_LAGS		 40 /* either way */
+#define CC_EVENT_INTERVAL_US	 200000u
+#define CC_EVENT_INTERVAL_MAX	 100000000u
 /* (0.05 / 81)^2 in 2^-32 */
 #define CC_EVENT_CHANCE 1636u
 
@@ -178,7 +178,7 @@ CC_INLINE int cc_event_noted(const struct cc_event *ev, struct cc_event_times *x
 	x->at_us[at < CC_EVENT_TIMES ? at : 0] = now_us;
 	x->next = (uint8_t)((at + 1) % CC_EVENT_TIMES);
 	x->kept = (uint8_t)cc_min(x->kept + 1u, CC_EVENT_TIMES);
-	x->fresh = (uint8_t)((x->fresh + 1u) % CC_EVENTS_PER_LOOK);
+	x->fresh = (uint8_t)((x->fresh + 1u) % CC_EVENTS_PER_EVALUATION);
 	return x->fresh == 0;
 }
 
@@ -199,7 +199,7 @@ CC_NOINLINE void cc_events_on_ack(const struct cc_event *ev, const struct cc_gro
 		const struct cc_slot *slot = &group->path[i];
 
 		pair.other = i;
-		if (i < me && cc_sharing_lives(slot))
+		if (i < me && cc_sharing_usable(slot))
 			cc_events_compare(
 				sharing, &pair, (uint32_t)ev->now_us,
 				cc_min(cc_max(ev->srtt_8us, cc_slot_srtt(slot)), CC_MAX_SRTT_8US) >>

@@ -235,7 +235,7 @@ CC_NOINLINE void cc_statistics_on_ack(const struct cc_event *ev, const struct cc
 	if (interval != s->interval) {
 		cc_statistics_turn(s, interval);
 		for (i = 0; i < CC_SHARING_PATHS; i++) {
-			if (i < me && cc_sharing_lives(&group->path[i]))
+			if (i < me && cc_sharing_usable(&group->path[i]))
 				cc_statistics_compare(sharing, me, i);
 		}
 		cc_sharing_close(group, sharing, me, out);

@@ -32,15 +32,15 @@
 #include "dctcp.h"
 #include "lia.h"
 
-#define DRIZZLE_BITS	       20 /* fractional bits of u */
-#define DRIZZLE_ONE	       (1u << DRIZZLE_BITS)
-#define DRIZZLE_GAP_BITS       4       /* fractional bits of a gap in microseconds */
-#define DRIZZLE_SLOWEST	       64u     /* longest gap in RTTs, ... */
-#define DRIZZLE_MAX_GAP_US     100000u /* ... and this: half of the shortest timeout */
-#define DRIZZLE_ALPHA_AT_FIRST (CC_ALPHA_ONE_Q30 / 4)
-#define DRIZZLE_PRESSED_MAX    1024u
-#define DRIZZLE_LOSS_PRESSES   32u /* eight marks */
-#define DRIZZLE_ACKED_MAX      4u  /* packets of one ACK that count */
+#define DRIZZLE_BITS		20 /* fractional bits of u */
+#define DRIZZLE_ONE		(1u << DRIZZLE_BITS)
+#define DRIZZLE_GAP_BITS	4	/* fractional bits of a gap in microseconds */
+#define DRIZZLE_MAX_GAP_RTTS	64u	/* longest gap in RTTs, ... */
+#define DRIZZLE_MAX_GAP_US	100000u /* ... and this: half of the shortest timeout */
+#define DRIZZLE_ALPHA_AT_FIRST	(CC_ALPHA_ONE_Q30 / 4)
+#define DRIZZLE_MAX_CONGESTION	1024u
+#define DRIZZLE_LOSS_CONGESTION 32u /* eight marks */
+#define DRIZZLE_ACKED_MAX	4u  /* packets of one ACK that count */
 
 struct CC_PRIVATE drizzle {
 	struct cc_dctcp ecn;
@@ -99,7 +99,7 @@ CC_INLINE uint64_t drizzle_share_q16(const struct cc_event *ev, const struct cc_
 
 CC_INLINE void drizzle_set_gap(struct drizzle *d, const struct cc_event *ev, uint64_t gap_q4)
 {
-	uint64_t slowest = cc_min64(drizzle_rtt_q4(d, ev) * DRIZZLE_SLOWEST,
+	uint64_t slowest = cc_min64(drizzle_rtt_q4(d, ev) * DRIZZLE_MAX_GAP_RTTS,
 				    DRIZZLE_MAX_GAP_US << DRIZZLE_GAP_BITS);
 
 	d->gap_q4 = (uint32_t)cc_max64(cc_min64(gap_q4, slowest), 1);
@@ -185,7 +185,7 @@ CC_INLINE void drizzle_press(struct drizzle *d, const struct cc_event *ev, uint3
 	if (!(ev->flags & CC_EV_ECE))
 		d->pressed -= cc_min(d->pressed, acked);
 	else if (ev->cwnd_pkt <= 2 * spacing)
-		d->pressed = cc_min(d->pressed, DRIZZLE_PRESSED_MAX) + 4 * acked;
+		d->pressed = cc_min(d->pressed, DRIZZLE_MAX_CONGESTION) + 4 * acked;
 }
 
 /*
@@ -265,7 +265,8 @@ CC_HOOK(drizzle, on_congestion)
 			w -= w * (alpha >> 10) >> 21;
 		}
 		if (ev->cause != CC_CAUSE_ECE && ev->cwnd_pkt <= spacing)
-			d->pressed = cc_min(d->pressed, DRIZZLE_PRESSED_MAX) + DRIZZLE_LOSS_PRESSES;
+			d->pressed = cc_min(d->pressed, DRIZZLE_MAX_CONGESTION) +
+				     DRIZZLE_LOSS_CONGESTION;
 		if (w < (uint64_t)spacing << DRIZZLE_BITS &&
 		    d->pressed >= 4 * params->v[CC_P_DRIZZLE_PATIENCE])
 			drizzle_spread(d, ev, self, w);

@@ -102,7 +102,7 @@ CC_HOOK(vmcc_awake, on_ack)
 	self->pub[0] = cc_awake_on_ack(&v->sleep, ev, (uint32_t)self->pub[0],
 				       params->v[CC_P_VMCC_AWAKE_GAP],
 				       params->v[CC_P_VMCC_AWAKE_PACE], out);
-	self->pub[0] |= cc_nonzero(v->sleep.flags & CC_AWAKE_SLEPT) << VMCC_AWAKE_WOKE;
+	self->pub[0] |= cc_nonzero(v->sleep.flags & CC_AWAKE_DESCHEDULED) << VMCC_AWAKE_WOKE;
 	/* Nothing but a timeout that is taken back sets the window here. */
 	taken_back = cc_nonzero(out->set & CC_SET_CWND);
 	v->loss.l1_pkt = (uint32_t)cc_select(taken_back, before.l1_pkt, v->loss.l1_pkt);
@@ -151,7 +151,7 @@ CC_DETECT_HOOK(vmcc_awake)
 	woke = pub >> VMCC_AWAKE_WOKE;
 	ev->srtt_8us = vmcc_awake_srtt(ev, pub);
 	if (detector == CC_P_VMCC_AWAKE_DETECTOR_CORRELATION) {
-		cc_sharing_woke(ev, sharing, woke);
+		cc_sharing_descheduled(ev, sharing, woke);
 		ev->rtt_us = (uint32_t)cc_select(woke, ev->srtt_8us >> 3, ev->rtt_us);
 	} else if (woke) {
 		cc_sharing_begin(ev, sharing);

@@ -7,7 +7,7 @@
 
 /* The highest ssthresh that an algorithm sets whatever the window was before. */
 #if CC_DETECTS
-#define LOW_SSTHRESH CC_SHARING_WIDE
+#define LOW_SSTHRESH CC_SHARING_GROWN_PKT
 #else
 #define LOW_SSTHRESH CC_MIN_SSTHRESH_PKT
 #endif

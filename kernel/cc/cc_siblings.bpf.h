@@ -11,7 +11,7 @@
 #include "group.bpf.h"
 
 /* Interval at which a member scans its siblings for new backups, us. */
-#define LOOK_AGAIN_US 10000
+#define GROUP_RETRY_US 10000
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -106,7 +106,7 @@ static __always_inline int membership_due(const struct sock *sk, const struct mp
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 
 	return tp->is_mptcp && short_passed(short_clock(tp->tcp_mstamp), ca->looked,
-					    ca->group_key ? LOOK_AGAIN_US : tp->srtt_us >> 3);
+					    ca->group_key ? GROUP_RETRY_US : tp->srtt_us >> 3);
 }
 
 static __always_inline struct mp_group *group_find(const struct mp_sk *ca)

@@ -41,7 +41,7 @@
 #define MP_GROUP_COUNT_BITS 8
 #define MP_GROUP_COUNT	    ((1ull << MP_GROUP_COUNT_BITS) - 1)
 /* Attempts to join while others change the same word: more than there can be others. */
-#define MP_GROUP_TRIES (2 * CC_MAX_PATHS)
+#define MP_GROUP_PROBES (2 * CC_MAX_PATHS)
 
 /* Its first member is always the struct mp_group. */
 #if CC_DETECTS
@@ -151,7 +151,7 @@ static __always_inline int group_enter(struct mp_group *entry, u64 owner)
 {
 	u32 i;
 
-	for (i = 0; i < MP_GROUP_TRIES; i++) {
+	for (i = 0; i < MP_GROUP_PROBES; i++) {
 		u64 members = *(volatile u64 *)&entry->members;
 
 		if ((members & ~MP_GROUP_COUNT) != owner)

@@ -60,11 +60,11 @@ enum qdisc_macros {
 
 /* Without a sign. */
 #define CC_SHARING_EXCLUDED (-(CC_SHARING_APART))
-#define CC_SHARING_ANSWERED (-(CC_SHARING_BOTH))
+#define CC_SHARING_TOGETHER (-(CC_SHARING_ALONE_MIN))
 enum sharing_macros {
 	SHARED_MACRO(CC_SHARING_SHARED),
 	SHARED_MACRO(CC_SHARING_EXCLUDED),
-	SHARED_MACRO(CC_SHARING_ANSWERED),
+	SHARED_MACRO(CC_SHARING_TOGETHER),
 };
 
 _Static_assert(MP_GROUP_DEAD == UINT64_MAX, "mirrored in crates/linux/bpf, too long for an enum");

@@ -1,6 +1,6 @@
 //! The arithmetic of `kernel/cc/elapsed.h`, in its native build.
 
-const LOOK_AGAIN_US: u32 = 10_000;
+const GROUP_RETRY_US: u32 = 10_000;
 const TICK_US: u64 = 128;
 const ROUND_US: u64 = TICK_US << 16;
 const MINUTE_US: u64 = 60_000_000;
@@ -26,12 +26,12 @@ fn a_path_is_looked_at_after_any_silence() {
     for then_us in [0, 1, u64::from(u32::MAX), 1 << 40] {
         for minutes in [1, 20, 35, 36, 37, 50, 71, 73, 100, 1000] {
             assert!(
-                due_after(minutes * MINUTE_US, then_us, LOOK_AGAIN_US),
+                due_after(minutes * MINUTE_US, then_us, GROUP_RETRY_US),
                 "{minutes} minutes after {then_us}"
             );
         }
         for round in [0, ROUND_US, 500 * ROUND_US] {
-            let due = |silence_us| due_after(round + silence_us, then_us, LOOK_AGAIN_US);
+            let due = |silence_us| due_after(round + silence_us, then_us, GROUP_RETRY_US);
             assert!(
                 !due(0) && !due(9_800) && due(10_000 + TICK_US) && due(ROUND_US - TICK_US),
                 "{then_us} {round}"

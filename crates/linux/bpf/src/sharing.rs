@@ -3,7 +3,7 @@
 use crate::error::ControlError;
 use crate::ids;
 use crate::shared::algorithm::WatchedEntry;
-use crate::shared::states::{CC_SHARING_ANSWERED, CC_SHARING_EXCLUDED, CC_SHARING_SHARED};
+use crate::shared::states::{CC_SHARING_EXCLUDED, CC_SHARING_SHARED, CC_SHARING_TOGETHER};
 use crate::states::Member;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
@@ -74,10 +74,10 @@ fn finding(sharing: &Sharing, a: usize, b: usize) -> Finding {
     if high >= SHARING_PATHS {
         return Finding { verdict: Verdict::NotCompared, evidence: 0.0 };
     }
-    // As cc_sharing_pair() of sharing.h.
+    // As cc_sharing_pair() of detect/pairs.h.
     let pair = high * (high - 1) / 2 + low;
     let evidence = i32::from(sharing.evidence[pair]);
-    let both_answer = i32::from(sharing.alone[pair]) <= -CC_SHARING_ANSWERED.cast_signed();
+    let both_answer = i32::from(sharing.alone[pair]) <= -CC_SHARING_TOGETHER.cast_signed();
     let (shared, excluded) = (CC_SHARING_SHARED.cast_signed(), CC_SHARING_EXCLUDED.cast_signed());
     let decides = if evidence > 0 { shared } else { excluded };
     let verdict = match evidence {

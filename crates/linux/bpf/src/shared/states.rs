@@ -8,7 +8,7 @@ shared_constants! {
     "sharing_macros" {
         CC_SHARING_SHARED = 48,
         CC_SHARING_EXCLUDED = 16,
-        CC_SHARING_ANSWERED = 48,
+        CC_SHARING_TOGETHER = 48,
     }
     "state_refused" {
         STATE_NOT_REFUSED = 0,
