@@ -176,7 +176,11 @@ impl Connection {
     /// The path answers: resets its probe timeouts, and revives it if it was suspect.
     fn on_responsive(&mut self, now: Time, slot: usize) {
         let path = &mut self.paths[slot];
-        (path.pto_count, path.probes) = (0, 0);
+        path.probes = 0;
+        // A server that may not answer yet is not probed ever faster (RFC 9002 section 6.2.1).
+        if self.handshake.is_peer_validated() {
+            path.pto_count = 0;
+        }
         if path.failed {
             path.failed = false;
             let path = path.id;

@@ -16,6 +16,9 @@ const CLOSING_PTOS: u64 = 3;
 /// Bytes of a reason that are sent.
 const MAX_REASON: usize = 200;
 
+/// Bytes of CONNECTION_CLOSE beside its reason at most: type, code, type of a frame, length of the reason.
+const CLOSE_OVERHEAD: usize = 1 + 8 + 1 + 2;
+
 impl Connection {
     /// Closes the connection with a code and a reason for the peer's application. What was written and has not arrived is lost.
     pub fn close(&mut self, now: Time, code: u64, reason: &[u8]) {
@@ -109,7 +112,11 @@ impl Connection {
             let own = self.lifecycle.close_frame();
             match own.application && !short {
                 true => frame::put_close(out, false, code::APPLICATION, &[]),
-                false => frame::put_close(out, own.application, own.code, &own.reason),
+                false => {
+                    let most = building.room(out).saturating_sub(CLOSE_OVERHEAD);
+                    let reason = &own.reason[..own.reason.len().min(most)];
+                    frame::put_close(out, own.application, own.code, reason);
+                }
             }
             let pad = match space {
                 SpaceId::Initial if self.handshake.is_client() => limit,

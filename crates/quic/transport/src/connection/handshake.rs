@@ -202,6 +202,11 @@ impl Handshake {
         self.peer_validated |= self.is_client() && space != SpaceId::Initial;
     }
 
+    /// The server receives what this client sends, or this end is the server.
+    pub(super) fn is_peer_validated(&self) -> bool {
+        self.peer_validated
+    }
+
     /// Level of the packets by which a client keeps a server able to send that may not know its address (RFC 9002 section 6.2.2.1).
     pub(super) fn anti_deadlock_space(&self) -> Option<SpaceId> {
         let lonely = self.is_client() && !self.peer_validated && !self.confirmed;

@@ -46,7 +46,7 @@ pub(super) struct PacketBuilder {
 impl PacketBuilder {
     /// Bytes that are left for frames.
     pub(super) fn room(&self, out: &[u8]) -> usize {
-        (self.limit - self.tag).saturating_sub(out.len())
+        self.limit.saturating_sub(self.tag + out.len())
     }
 
     /// Offset of the packet in the buffer.
