@@ -54,6 +54,20 @@ pub(crate) struct Acked {
     pub(crate) newest: Time,
     /// Send time of the newest lost packet.
     pub(crate) lost: Option<Time>,
+    /// Number of lost packets.
+    pub(crate) lost_packets: u32,
+}
+
+/// State before a reduction for losses, which is restored if every one of them was spurious (Linux's `tcp_try_undo_dsack`).
+#[derive(Clone, Debug)]
+struct Prior {
+    cwnd: u32,
+    ssthresh: u32,
+    path: vmcc_cc::Path,
+    /// Beginning of the reduction.
+    at: Time,
+    /// Packets declared lost since then that have not arrived.
+    missing: u32,
 }
 
 /// The window of a path, or of a connection.
@@ -71,6 +85,7 @@ pub(crate) struct Window {
     prr: Prr,
     /// A reduction began then: what was sent before says nothing new.
     since: Time,
+    prior: Option<Box<Prior>>,
     /// Reductions because of losses and marks.
     pub(crate) reductions: u64,
     /// The window held something back in this round.
@@ -113,6 +128,7 @@ impl Window {
             path: vmcc_cc::Path::default(),
             prr: Prr::default(),
             since: Time::ZERO,
+            prior: None,
             reductions: 0,
             limited: false,
             max_out: 0,
@@ -307,7 +323,11 @@ impl Window {
         marked: u32,
     ) -> bool {
         let lost = acked.lost.is_some_and(|sent| sent > self.since || self.since == Time::ZERO);
+        if marked > 0 {
+            self.prior = None;
+        }
         if self.state == State::Loss || self.state == State::Recovery {
+            self.count_missing(acked);
             return lost;
         }
         if lost {
@@ -319,13 +339,38 @@ impl Window {
             self.begin_reduction(cc, at, Cause::Ece);
             self.set_state(cc, at, State::Cwr);
         }
+        self.count_missing(acked);
         acked.lost.is_some()
+    }
+
+    fn count_missing(&mut self, acked: &Acked) {
+        if let Some(prior) = &mut self.prior {
+            prior.missing = prior.missing.saturating_add(acked.lost_packets);
+        }
+    }
+
+    /// A packet that was declared lost then has arrived. Undoes the reduction if it was the last one that was missing.
+    pub(crate) fn on_spurious_loss(&mut self, cc: &mut Controller, at: &CcContext<'_>, declared_at: Time) {
+        let Some(prior) = self.prior.as_mut().filter(|prior| declared_at >= prior.at) else { return };
+        prior.missing = prior.missing.saturating_sub(1);
+        let undone = self.prior.take_if(|prior| prior.missing == 0);
+        let Some(prior) = undone else { return };
+        self.cwnd = self.cwnd.max(prior.cwnd);
+        self.ssthresh = self.ssthresh.max(prior.ssthresh);
+        self.path = prior.path;
+        if self.is_reducing() {
+            self.set_state(cc, at, State::Open);
+        }
+        self.publish(cc, at.slot, at.rtt.srtt_8us.min(MAX_SRTT_8US));
     }
 
     fn begin_reduction(&mut self, cc: &mut Controller, at: &CcContext<'_>, cause: Cause) {
         let mut event = self.event(at);
         event.cause = cause;
         event.flags = event.flags.with(EventFlags::ECE, cause == Cause::Ece);
+        let (cwnd, ssthresh, path) = (self.cwnd, self.ssthresh, self.path);
+        let prior = Prior { cwnd, ssthresh, path, at: at.now, missing: 0 };
+        self.prior = (cause == Cause::Loss).then(|| Box::new(prior));
         self.call_hook(cc, Algorithm::on_congestion, &event);
         self.since = at.now;
         self.reductions += 1;
@@ -342,8 +387,9 @@ impl Window {
     }
 
     /// Losses that a timer has revealed.
-    pub(crate) fn on_lost(&mut self, cc: &mut Controller, at: &CcContext<'_>, newest: Time) {
-        self.on_congestion_signal(cc, at, &Acked { lost: Some(newest), ..Acked::default() }, 0);
+    pub(crate) fn on_lost(&mut self, cc: &mut Controller, at: &CcContext<'_>, newest: Time, packets: u32) {
+        let acked = Acked { lost: Some(newest), lost_packets: packets, ..Acked::default() };
+        self.on_congestion_signal(cc, at, &acked, 0);
     }
 
     /// Everything that was sent over a long time is lost: begin anew, with one packet more than so many that are out.
@@ -352,7 +398,7 @@ impl Window {
             let event = Event { cause: Cause::Rto, ..self.event(at) };
             self.call_hook(cc, Algorithm::on_congestion, &event);
         }
-        (self.since, self.cwnd, self.limited) = (at.now, out.saturating_add(1), true);
+        (self.since, self.cwnd, self.limited, self.prior) = (at.now, out.saturating_add(1), true, None);
         self.set_state(cc, at, State::Loss);
     }
 }

@@ -204,8 +204,14 @@ impl Windows {
     }
 
     /// Losses that a timer has revealed.
-    pub(crate) fn on_lost(&mut self, at: &CcContext<'_>, newest: Time) {
-        self.attribute_reductions(at, |window, cc, seen| window.on_lost(cc, seen, newest));
+    pub(crate) fn on_lost(&mut self, at: &CcContext<'_>, newest: Time, packets: u32) {
+        self.attribute_reductions(at, |window, cc, seen| window.on_lost(cc, seen, newest, packets));
+    }
+
+    /// A packet that was declared lost then has arrived.
+    pub(crate) fn on_spurious_loss(&mut self, at: &CcContext<'_>, declared_at: Time) {
+        let (seen, index) = (self.window_context(at), self.index(at.slot));
+        self.windows[index].on_spurious_loss(&mut self.cc, &seen, declared_at);
     }
 
     /// Everything on a path is lost that was sent there from the first of these times to the second. Over so long a time that is

@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::paths::{Path, SchedulerView};
 use crate::qlog;
 use crate::recovery::sent::{Control, Frames, Sent, SentPacket};
-use crate::recovery::space::{PACKET_THRESHOLD, SpaceId, loss_delay};
+use crate::recovery::space::SpaceId;
 use crate::wire::ack::Ack;
 use vmcc_multipath::may_suppress;
 use vmcc_streams::SentRange;
@@ -27,6 +27,7 @@ impl Connection {
         }
         let raises = own.largest_acked.is_none_or(|largest| ack.largest > largest);
         own.largest_acked = own.largest_acked.max(Some(ack.largest));
+        self.undo_spurious(now, space, ack);
         let mut taken = std::mem::take(&mut self.taken);
         let Some(own) = self.space_mut(space) else { return Ok(()) };
         for range in ack.ranges() {
@@ -59,6 +60,23 @@ impl Connection {
         self.on_responsive(now, slot);
         self.find_losses(now, space, Some(acked));
         Ok(())
+    }
+
+    /// Packets that were declared lost and arrive after all were late: later ones are awaited for longer, and the window gets back what it
+    /// lost if no packet of the reduction was really lost.
+    fn undo_spurious(&mut self, now: Time, space: SpaceId, ack: &Ack<'_>) {
+        let slot = space.slot();
+        let rtt = self.paths[slot].loss_rtt();
+        let Some(own) = self.space_mut(space) else { return };
+        let spurious = own.reordering.take_spurious(now, rtt, ack);
+        if spurious.is_empty() {
+            return;
+        }
+        let at = self.paths[slot].cc_context(now, slot, false);
+        for declared_at in spurious {
+            self.windows.on_spurious_loss(&at, declared_at);
+        }
+        self.paths.pace(&self.windows, slot);
     }
 
     /// Figures of newly acknowledged packets: bytes, marks, round trip.
@@ -194,15 +212,15 @@ impl Connection {
     /// Looks for lost packets, and tells the window what an acknowledgment and they have brought.
     pub(super) fn find_losses(&mut self, now: Time, space: SpaceId, acked: Option<Acked>) {
         let slot = space.slot();
-        let delay = loss_delay(self.paths[slot].loss_rtt());
+        let (rtt, min_rtt) = (self.paths[slot].loss_rtt(), self.paths[slot].rtt.min_rtt);
         let mut lost = std::mem::take(&mut self.taken);
         if let Some(own) = self.space_mut(space) {
-            own.detect_lost(now, delay, &mut lost);
+            own.detect_lost(now, rtt, min_rtt, &mut lost);
         }
         self.log_lost(now, space, slot, &lost);
         let path = &mut self.paths[slot];
         let period = persistent_congestion_period(&lost, path.first_rtt_at);
-        let (mut newest, mut out) = (None, (0, 0));
+        let (mut newest, mut out, mut lost_packets) = (None, (0, 0), 0);
         for (_, packet) in &lost {
             out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
             if packet.ect || (packet.size > 0 && !packet.mtu_probe) {
@@ -212,6 +230,7 @@ impl Connection {
                 path.mtu.on_probe_lost(now, packet.size);
             } else if packet.size > 0 {
                 path.lost_packets += 1;
+                lost_packets += 1;
                 newest = newest.max(Some(packet.sent));
             }
         }
@@ -233,9 +252,9 @@ impl Connection {
         let long = path.pto(ack_delay).times(PERSISTENT_CONGESTION_THRESHOLD);
         let at = path.cc_context(now, slot, waiting);
         let advice = match (acked, newest) {
-            (Some(acked), lost) => self.windows.on_ack(&at, &Acked { lost, ..acked }),
+            (Some(acked), lost) => self.windows.on_ack(&at, &Acked { lost, lost_packets, ..acked }),
             (None, Some(newest)) => {
-                self.windows.on_lost(&at, newest);
+                self.windows.on_lost(&at, newest, lost_packets);
                 Advice::default()
             }
             (None, None) => return,
@@ -249,11 +268,12 @@ impl Connection {
     }
 
     fn log_lost(&mut self, now: Time, space: SpaceId, slot: usize, lost: &[(u64, SentPacket)]) {
-        let acked = self.space_mut(space).and_then(|own| own.largest_acked);
+        let Some(own) = self.space_mut(space) else { return };
+        let limits = own.largest_acked.zip(own.reordering.packet_threshold());
         if let Some(log) = &mut self.log {
             let path = self.paths[slot].id;
             for &(number, SentPacket { mtu_probe, .. }) in lost {
-                let reordered = acked.is_some_and(|acked| number + PACKET_THRESHOLD <= acked);
+                let reordered = limits.is_some_and(|(acked, packets)| number + packets <= acked);
                 log.lost(now, path, &qlog::Lost { space, number, mtu_probe, reordered });
             }
         }

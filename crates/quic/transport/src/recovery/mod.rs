@@ -1,6 +1,7 @@
 //! Sent and received packets, and their fate.
 
 pub(crate) mod received;
+pub(crate) mod reordering;
 pub(crate) mod sent;
 pub(crate) mod space;
 

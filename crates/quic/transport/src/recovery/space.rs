@@ -1,6 +1,7 @@
 //! A packet number space, and loss detection in it (RFC 9002 section 6).
 
 use super::received::Received;
+use super::reordering::Reordering;
 use super::sent::{SentPacket, SentPackets};
 use crate::wire::ack::EcnCounts;
 use vmcc_units::time::{Span, Time};
@@ -27,15 +28,13 @@ impl SpaceId {
     }
 }
 
-/// A packet is lost if this many later ones were acknowledged (RFC 9002 section 6.1.1).
-pub(crate) const PACKET_THRESHOLD: u64 = 3;
-
 /// Numbers of packets in one direction and the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
     pub(crate) sent: SentPackets,
     pub(crate) received: Received,
     pub(crate) largest_acked: Option<u64>,
+    pub(crate) reordering: Reordering,
     /// The oldest that later ones have overtaken is lost then.
     pub(crate) loss_at: Option<Time>,
     /// Send time of the last ack-eliciting packet.
@@ -44,20 +43,23 @@ pub(crate) struct Space {
     pub(crate) ecn: EcnCounts,
 }
 
-/// Time after which an overtaken packet is lost: 9/8 of the round trip (RFC 9002 section 6.1.2).
-pub(crate) fn loss_delay(rtt: Span) -> Span {
-    rtt.times(9).div(8).max(super::GRANULARITY)
-}
-
 impl Space {
     /// Takes out what is lost now, oldest first, and sets when the next one will be.
-    pub(crate) fn detect_lost(&mut self, now: Time, delay: Span, lost: &mut Vec<(u64, SentPacket)>) {
+    pub(crate) fn detect_lost(
+        &mut self,
+        now: Time,
+        rtt: Span,
+        min_rtt: Span,
+        lost: &mut Vec<(u64, SentPacket)>,
+    ) {
+        let (delay, threshold) =
+            (self.reordering.loss_delay(rtt, min_rtt), self.reordering.packet_threshold());
         self.loss_at = None;
         let Some(largest) = self.largest_acked else { return };
         let before = lost.len();
         let mut numbers = Vec::new();
         for (pn, packet) in self.sent.below(largest) {
-            if pn + PACKET_THRESHOLD <= largest || packet.sent + delay <= now {
+            if threshold.is_some_and(|packets| pn + packets <= largest) || packet.sent + delay <= now {
                 numbers.push(pn);
             } else {
                 self.loss_at = Some(packet.sent + delay);
@@ -66,6 +68,7 @@ impl Space {
         }
         lost.extend(numbers.into_iter().filter_map(|pn| Some((pn, self.sent.take(pn)?))));
         if lost.len() > before {
+            self.reordering.on_lost(now, rtt, lost[before..].iter().map(|(pn, _)| *pn));
             self.sent.trim();
         }
     }
@@ -94,12 +97,12 @@ mod tests {
         let mut space = Space::default();
         (0..6).for_each(|i| space.sent.push(packet(i)));
         (space.largest_acked, _) = (Some(4), space.sent.take(4));
-        let (mut lost, delay) = (Vec::new(), Span::from_ms(9));
-        space.detect_lost(Time::ZERO + Span::from_ms(8), delay, &mut lost);
+        let (mut lost, rtt) = (Vec::new(), Span::from_ms(8));
+        space.detect_lost(Time::ZERO + Span::from_ms(8), rtt, rtt, &mut lost);
         assert_eq!(lost.iter().map(|(pn, _)| *pn).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(space.loss_at, Some(Time::ZERO + Span::from_ms(11)), "the third, nine after it was sent");
         lost.clear();
-        space.detect_lost(Time::ZERO + Span::from_ms(12), delay, &mut lost);
+        space.detect_lost(Time::ZERO + Span::from_ms(12), rtt, rtt, &mut lost);
         assert_eq!(lost.iter().map(|(pn, _)| *pn).collect::<Vec<_>>(), [2, 3]);
         assert_eq!((space.loss_at, space.sent.lowest(), space.sent.eliciting()), (None, 5, 1));
     }

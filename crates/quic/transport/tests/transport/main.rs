@@ -14,6 +14,7 @@ mod net;
 mod outages;
 mod path_recovery;
 mod qlog;
+mod reordering;
 mod resets;
 mod suspect_paths;
 mod udp;

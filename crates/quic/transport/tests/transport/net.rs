@@ -32,6 +32,9 @@ pub(crate) struct Link {
     pub(crate) marks_all: bool,
     /// Lost in addition, of a thousand packets that are not ECN-capable.
     pub(crate) loss_not_ect: u64,
+    /// Late, of a thousand, and by this time: later packets overtake them.
+    pub(crate) late: u64,
+    pub(crate) late_by: Span,
 }
 
 impl Default for Link {
@@ -48,6 +51,8 @@ impl Default for Link {
             bleaches: false,
             marks_all: false,
             loss_not_ect: 0,
+            late: 0,
+            late_by: Span::ZERO,
         }
     }
 }
@@ -188,7 +193,9 @@ impl Net {
             _ => Route { local: client, remote: route.local },
         };
         self.number += 1;
-        self.under_way.push(Reverse((free + takes + link.delay, self.number, 1 - from, route, mark, data)));
+        let late = link.late > 0 && self.chance() < link.late;
+        let delay = if late { link.delay + link.late_by } else { link.delay };
+        self.under_way.push(Reverse((free + takes + delay, self.number, 1 - from, route, mark, data)));
     }
 
     /// Lets the next thing happen; whether there was one.

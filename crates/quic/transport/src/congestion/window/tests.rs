@@ -61,6 +61,7 @@ impl Bench {
             rtt_us: 10_000,
             newest,
             lost: lost.then_some(newest),
+            lost_packets: lost.into(),
         };
         self.with(|window, cc, at| window.on_ack(cc, at, &acked));
     }
@@ -150,4 +151,25 @@ fn algorithm_can_set_a_pacing_gap() {
     bench.fill();
     bench.ack(1, 0, false);
     assert_eq!(bench.window.gap_us, 0);
+}
+
+#[test]
+fn reduction_is_undone_when_every_loss_was_spurious() {
+    for (losses, arrived, undone) in [(1, 1, true), (3, 3, true), (3, 2, false)] {
+        let mut bench = Bench::new("cubic");
+        bench.fill();
+        let before = (bench.window.cwnd, bench.window.ssthresh);
+        let declared_at = bench.now;
+        bench.with(|window, cc, at| window.on_lost(cc, at, declared_at, losses));
+        assert_eq!(bench.window.state, State::Recovery);
+        let earlier = declared_at - Span::from_ms(1);
+        bench.with(|window, cc, at| window.on_spurious_loss(cc, at, earlier));
+        assert_eq!(bench.window.state, State::Recovery, "a loss of an earlier reduction");
+        for _ in 0..arrived {
+            bench.with(|window, cc, at| window.on_spurious_loss(cc, at, declared_at));
+        }
+        let state = if undone { State::Open } else { State::Recovery };
+        assert_eq!(bench.window.state, state, "{arrived} of {losses}");
+        assert_eq!((bench.window.cwnd, bench.window.ssthresh) == before, undone, "{arrived} of {losses}");
+    }
 }

@@ -69,7 +69,7 @@ impl Bench {
             }
         }
         match acked.lost.filter(|_| acked.packets == 0) {
-            Some(newest) => self.with(slot, |windows, at| windows.on_lost(at, newest)),
+            Some(newest) => self.with(slot, |windows, at| windows.on_lost(at, newest, 1)),
             None => drop(self.with(slot, |windows, at| windows.on_ack(at, &acked))),
         }
     }
