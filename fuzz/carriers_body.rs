@@ -122,6 +122,7 @@ fn fuzz_carriers(mut data: &[u8]) {
                 let info = CarrierInfo { timeouts: u32::from(*len) % 2, queued: u64::from(*carrier) << 8, ..CarrierInfo::default() };
                 if let Some(session) = &mut play.sessions[0] {
                     session.set_info(play.now, id, info);
+                    session.set_backup(id, carrier & 8 != 0);
                 }
             }
             14 => {

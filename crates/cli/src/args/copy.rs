@@ -5,8 +5,10 @@ use super::proxy::most;
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use vmcc_apps::endpoint_addr::parse_ip;
 use vmcc_apps::probe::Choice;
+use vmcc_apps::session::Carrier;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CpOptions {
@@ -56,7 +58,11 @@ pub(crate) struct CpOptions {
     #[arg(long = "remote", value_name = "ADDRESS", value_parser = parse_ip)]
     pub(crate) remotes: Vec<IpAddr>,
 
-    /// UDP port at the other host [default: any]
+    /// Transport: udp (multipath QUIC), tcp (several TCP connections), or auto (QUIC while UDP passes, TCP while it does not)
+    #[arg(long, value_name = "CARRIER", default_value = "udp", value_parser = Carrier::from_str)]
+    pub(crate) carrier: Carrier,
+
+    /// Port at the other host [default: any]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub(crate) port: u16,
 
@@ -86,7 +92,7 @@ pub(crate) struct ServeOptions {
     #[arg(long = "address", value_name = "ADDRESS", value_parser = parse_ip)]
     pub(crate) addresses: Vec<IpAddr>,
 
-    /// UDP port [default: any]
+    /// Port [default: any]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub(crate) port: u16,
 

@@ -3,10 +3,12 @@
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use vmcc_apps::endpoint_addr::{EndpointAddr, parse_ip, parse_listen_addr};
 use vmcc_apps::probe::Choice;
 use vmcc_apps::proxy::Forward;
 use vmcc_apps::relays::RelayName;
+use vmcc_apps::session::Carrier;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProxyOptions {
@@ -29,6 +31,17 @@ pub(crate) struct ProxyOptions {
     /// Trust this peer in addition to those of `vmcc keys --trust`; repeatable
     #[arg(long = "peer", value_name = "FINGERPRINT")]
     pub(crate) peers: Vec<String>,
+
+    /// Transport: udp, tcp, or auto; a server with auto serves clients with any
+    ///
+    /// udp: multipath QUIC. tcp: several TCP connections, for networks that block UDP. auto: QUIC while UDP passes, TCP while it does not;
+    /// connections go on when that changes. The server has to have the same, or auto.
+    #[arg(long, value_name = "CARRIER", default_value = "udp", value_parser = Carrier::from_str)]
+    pub(crate) carrier: Carrier,
+
+    /// HTTP proxy that TCP connections to the server go by (CONNECT)
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "listen")]
+    pub(crate) via_http_proxy: Option<EndpointAddr>,
 
     /// Source address; repeatable [default: every usable one]
     #[arg(long = "local", value_name = "ADDRESS", value_parser = parse_ip, conflicts_with = "listen")]

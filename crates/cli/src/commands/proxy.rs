@@ -8,6 +8,7 @@ use crate::ui::Ui;
 use std::sync::Arc;
 use vmcc_apps::keys::{self as stored, Identity};
 use vmcc_apps::proxy::{self, ClientJob, Event, ProxyError, ServerJob};
+use vmcc_apps::session::ConnectError;
 
 pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     let folder = keys::folder(options.keys.as_deref())?;
@@ -18,11 +19,11 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     ui.note(&format!("this side shows {}", identity.fingerprint()));
     let qlog = super::qlog::open(options.qlog.as_deref(), ui)?;
     let stop = interrupt::listen()?;
-    let metrics = options.metrics;
+    let (metrics, carrier) = (options.metrics, options.carrier);
     let tell = Arc::new(|event| say(&event));
     let done = match (&options.listen, &options.server) {
         (Some(listen), _) => proxy::server(
-            &ServerJob { listen: *listen, peers, identity, qlog: qlog.clone(), metrics },
+            &ServerJob { listen: *listen, peers, identity, carrier, qlog: qlog.clone(), metrics },
             tell,
             stop,
         ),
@@ -34,7 +35,20 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
                 (server.clone(), options.locals.clone(), options.forwards.clone());
             let (qlog, relays, most) = (qlog.clone(), super::relays::find(&options.relays)?, options.most);
             proxy::client(
-                &ClientJob { server, peers, identity, locals, relays, most, socks, forwards, qlog, metrics },
+                &ClientJob {
+                    server,
+                    peers,
+                    identity,
+                    locals,
+                    relays,
+                    most,
+                    socks,
+                    forwards,
+                    carrier,
+                    http_proxy: options.via_http_proxy.clone(),
+                    qlog,
+                    metrics,
+                },
                 tell,
                 stop,
             )
@@ -76,8 +90,12 @@ fn failure(error: &ProxyError) -> Failure {
             .help("run `vmcc keys` at the server, and give what it prints with --peer, or once and for all to `vmcc keys --trust`"),
         ProxyError::Listen { .. } => Failure::host(text).help("choose another address or port, or end what has it"),
         ProxyError::Name(_) => super::paths::unknown(text),
+        ProxyError::NotOverTcp(..) | ProxyError::NeedsTcp => Failure::usage(text),
+        ProxyError::Reach(ConnectError::Tcp(_)) => Failure::host(text).help(
+            "check that the server's side runs with the same --carrier, or auto, and that TCP reaches it; who is not trusted is trusted with `vmcc keys --trust FINGERPRINT`",
+        ),
         ProxyError::Reach(_) => Failure::host(text).help(
-            "check that the server's side runs and that UDP reaches it: `vmcc paths HOST:PORT`; who is not trusted is trusted with `vmcc keys --trust FINGERPRINT`",
+            "check that the server's side runs and that UDP reaches it: `vmcc paths HOST:PORT`; where UDP is blocked --carrier auto uses TCP; who is not trusted is trusted with `vmcc keys --trust FINGERPRINT`",
         ),
         ProxyError::Keys(error) => keys::failure(error),
         _ => Failure::host(text),

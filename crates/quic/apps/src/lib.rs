@@ -6,6 +6,7 @@
 //! | `trust` | TLS that knows peers by that, in both directions |
 //! | `copy` | files from host to host, the far end started through ssh |
 //! | `proxy` | connections of other programs through one connection of ours |
+//! | `session` | streams between two hosts, whatever carries them: QUIC, TCP, or what works |
 //! | `endpoint_addr` | parsing of HOST:PORT, name resolution |
 //! | `relays` | TURN servers, and the secrets that belong to them |
 //! | `status` | connections of running programs, served on a Unix socket |
@@ -20,6 +21,7 @@ pub mod probe;
 pub mod proxy;
 pub mod relays;
 mod run;
+pub mod session;
 pub mod status;
 pub mod trust;
 mod wire;

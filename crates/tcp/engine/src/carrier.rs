@@ -111,6 +111,8 @@ pub(crate) struct Carrier {
     /// Last acknowledgment that TCP has received.
     tcp_ack_at: Time,
     pub(crate) suspect_since: Option<Time>,
+    /// It carries data only while no other one can.
+    pub(crate) backup: bool,
     /// Last counted record.
     pub(crate) last_sent: Time,
     /// Records received, and how many of them the peer was sent an acknowledgment of.
@@ -150,6 +152,7 @@ impl Carrier {
             progress_at: now,
             tcp_ack_at: Time::ZERO,
             suspect_since: None,
+            backup: false,
             last_sent: now,
             received: 0,
             reported: 0,
@@ -276,7 +279,7 @@ impl PathView for Carrier {
     }
 
     fn is_backup(&self) -> bool {
-        false
+        self.backup
     }
 
     fn has_failed(&self) -> bool {

@@ -11,8 +11,12 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// Carriers at a time, from 1 to [`MAX_PATHS`].
     pub max_carriers: usize,
+    /// Receive window of a stream at first.
+    pub first_stream_window: u64,
     /// Bytes of a stream that may arrive before they are read.
     pub stream_window: u64,
+    /// Receive window of a stream whatever others hold.
+    pub reserved_stream_window: u64,
     /// Bytes of all streams that may arrive before they are read.
     pub connection_window: u64,
     /// Bytes of a stream that are kept until they are acknowledged.
@@ -47,7 +51,9 @@ impl Default for Config {
         Config {
             scheduler: Scheduler::LowestRtt,
             max_carriers: 8,
+            first_stream_window: 8 << 20,
             stream_window: 8 << 20,
+            reserved_stream_window: 8 << 20,
             connection_window: 16 << 20,
             send_window: 8 << 20,
             connection_send_window: 16 << 20,
@@ -68,9 +74,9 @@ impl Default for Config {
 impl Config {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
-            first_stream_window: self.stream_window,
+            first_stream_window: self.first_stream_window.min(self.stream_window),
             stream_window: self.stream_window,
-            reserved_stream_window: self.stream_window,
+            reserved_stream_window: self.reserved_stream_window.min(self.stream_window),
             connection_window: self.connection_window,
             max_streams_bidi: self.max_streams_bidi,
             max_streams_uni: self.max_streams_uni,

@@ -1,6 +1,7 @@
 //! Driver task of a session: moves bytes between its engine and its sockets, and runs its timers.
 
 use crate::shared::{Inner, Shared};
+use crate::socket::CarrierSocket;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl Driver {
         let is_flushed = inner.sockets.iter().all(|socket| socket.is_flushed());
         if is_flushed || closing.as_mut().poll(cx).is_ready() {
             if is_flushed {
-                inner.sockets.iter().for_each(|socket| socket.end_gracefully());
+                inner.sockets.iter_mut().for_each(CarrierSocket::end_gracefully);
             }
             inner.sockets.clear();
             return Poll::Ready(());

@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::dial::secrets;
+use crate::pipe::{Pipe, TcpPipe};
 use crate::security::{Secured, ServerSecurity};
 use crate::shared::{Shared, time_since};
 use crate::socket::NewSocket;
@@ -15,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{sleep, timeout};
-use vmcc_tcp::{Acceptor, CarrierError, Config, Greeting, Refusal, Session, Token, refusal};
+use vmcc_tcp::{Acceptor, Binding, CarrierError, Config, Greeting, Refusal, Session, Token, refusal};
 
 /// Time for a TLS handshake and a greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,6 +37,28 @@ pub struct Listener {
     incoming: mpsc::Receiver<Connection>,
     addresses: Vec<SocketAddr>,
     tasks: Vec<JoinHandle<()>>,
+    server: Arc<Server>,
+}
+
+/// Takes pipes into a listener's sessions that it does not accept itself.
+#[derive(Clone)]
+pub struct PipeAcceptor(Arc<Server>);
+
+impl PipeAcceptor {
+    /// Gives a new pipe to the session that its greeting makes or names. `binding` is a secret that only the pipe's two ends know.
+    ///
+    /// # Errors
+    /// The peer does not greet in time, or speaks something else.
+    pub async fn greet(&self, pipe: Box<dyn Pipe>, binding: Binding) -> io::Result<()> {
+        let new = NewSocket { pipe, secured: Secured::by_pipe(binding) };
+        timeout(GREETING_TIMEOUT, self.0.clone().greet(new)).await?
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({:?})", self.security)
+    }
 }
 
 impl Drop for Listener {
@@ -45,7 +68,7 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Listens at these addresses.
+    /// Listens at these addresses. With `backup` the server sends data over TCP only while a session has no other pipe.
     ///
     /// # Errors
     /// The system refuses one of them.
@@ -53,29 +76,49 @@ impl Listener {
         addresses: &[SocketAddr],
         config: Config,
         security: ServerSecurity,
+        backup: bool,
+    ) -> io::Result<Listener> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.push(TcpListener::bind(address).await?);
+        }
+        Listener::new(listeners, config, security, backup)
+    }
+
+    /// Accepts from these sockets.
+    ///
+    /// # Errors
+    /// One of them has no address.
+    pub fn new(
+        listeners: Vec<TcpListener>,
+        config: Config,
+        security: ServerSecurity,
+        backup: bool,
     ) -> io::Result<Listener> {
         let (sender, incoming) = mpsc::channel(MAX_BACKLOG);
         let server = Arc::new(Server {
             config,
             security,
+            backup,
             sender,
             sessions: Mutex::new(HashMap::new()),
             pending: Mutex::new(VecDeque::new()),
             begin: Instant::now(),
         });
-        let mut listeners = Vec::new();
-        for address in addresses {
-            listeners.push(TcpListener::bind(address).await?);
-        }
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
-        let tasks =
-            listeners.into_iter().map(|listener| tokio::spawn(serve(listener, server.clone()))).collect();
-        Ok(Listener { incoming, addresses, tasks })
+        let serve = |listener| tokio::spawn(serve(listener, server.clone()));
+        let tasks = listeners.into_iter().map(serve).collect();
+        Ok(Listener { incoming, addresses, tasks, server })
     }
 
     /// The addresses it listens at.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Entry for pipes that are not TCP connections.
+    pub fn pipes(&self) -> PipeAcceptor {
+        PipeAcceptor(self.server.clone())
     }
 
     /// The next session.
@@ -90,6 +133,7 @@ impl Listener {
 struct Server {
     config: Config,
     security: ServerSecurity,
+    backup: bool,
     sender: mpsc::Sender<Connection>,
     sessions: Mutex<HashMap<Token, Weak<Shared>>>,
     /// Connections that are being greeted, oldest first.
@@ -110,7 +154,7 @@ async fn serve(listener: TcpListener, server: Arc<Server>) {
         let greeted = server.clone();
         let task = tokio::spawn(async move {
             // An unknown peer's failure is nobody's news.
-            let _ = timeout(GREETING_TIMEOUT, greeted.greet(stream)).await;
+            let _ = timeout(GREETING_TIMEOUT, greeted.greet_tcp(stream)).await;
         });
         let mut pending = lock(&server.pending);
         while pending.front().is_some_and(AbortHandle::is_finished) {
@@ -126,10 +170,14 @@ async fn serve(listener: TcpListener, server: Arc<Server>) {
 }
 
 impl Server {
-    async fn greet(self: Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
-        let mut secured = self.security.handshake(&mut stream).await?;
-        let greeting = read_greeting(&mut stream, &mut secured).await?;
-        let mut new = NewSocket { stream, secured };
+    async fn greet_tcp(self: Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
+        let secured = self.security.handshake(&mut stream).await?;
+        let pipe = TcpPipe::new(stream, self.config.unsent_limit, self.backup);
+        self.greet(NewSocket { pipe: Box::new(pipe), secured }).await
+    }
+
+    async fn greet(self: Arc<Server>, mut new: NewSocket) -> io::Result<()> {
+        let greeting = read_greeting(&mut new).await?;
         let refused = match greeting {
             Greeting::Hello(hello) => {
                 let is_full = lock(&self.sessions).len() >= MAX_SESSIONS;
@@ -161,10 +209,9 @@ impl Server {
 
     fn start(self: &Arc<Server>, hello: &vmcc_tcp::Hello, new: NewSocket) -> io::Result<Connection> {
         let (config, binding) = (self.config.clone(), new.secured.binding);
-        let unsent_limit = config.unsent_limit;
         let session = Session::accept(time_since(self.begin), config, secrets()?, hello, binding);
         let token = session.token();
-        let shared = Shared::new(session, self.begin, unsent_limit);
+        let shared = Shared::new(session, self.begin);
         shared.lock().add_socket(0, new);
         lock(&self.sessions).insert(token, Arc::downgrade(&shared));
         let server = self.clone();
@@ -173,7 +220,8 @@ impl Server {
 }
 
 /// Reads a connection's first record; what follows it stays in `secured.early`.
-async fn read_greeting(stream: &mut TcpStream, secured: &mut Secured) -> io::Result<Greeting> {
+async fn read_greeting(new: &mut NewSocket) -> io::Result<Greeting> {
+    let NewSocket { pipe, secured } = new;
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut acceptor = Acceptor::default();
     let mut buffer = [0; CHUNK];
@@ -185,7 +233,7 @@ async fn read_greeting(stream: &mut TcpStream, secured: &mut Secured) -> io::Res
             secured.early = rest.to_vec();
             return Ok(greeting);
         }
-        let len = stream.read(&mut buffer).await?;
+        let len = pipe.read(&mut buffer).await?;
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -205,6 +253,8 @@ async fn refuse(mut new: NewSocket, reason: Refusal) -> io::Result<()> {
         Some(tls) => tls.write(&record, &mut out).map_err(io::Error::other)?,
         None => out = record,
     }
-    new.stream.write_all(&out).await?;
-    new.stream.shutdown().await
+    new.pipe.write_all(&out).await?;
+    new.pipe.shutdown().await?;
+    new.pipe.end_gracefully();
+    Ok(())
 }

@@ -61,7 +61,14 @@ impl ServerSecurity {
 }
 
 fn plain() -> Secured {
-    Secured { tls: None, binding: Binding::PLAIN, early: Vec::new() }
+    Secured::by_pipe(Binding::PLAIN)
+}
+
+impl Secured {
+    /// A pipe that secures its bytes itself, or not at all.
+    pub(crate) fn by_pipe(binding: Binding) -> Secured {
+        Secured { tls: None, binding, early: Vec::new() }
+    }
 }
 
 async fn handshake(mut tls: Tls, stream: &mut TcpStream) -> io::Result<Secured> {

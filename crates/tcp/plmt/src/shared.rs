@@ -1,7 +1,7 @@
 //! State that a session's driver, its connection and its streams share.
 
 use crate::socket::{CarrierSocket, NewSocket};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -28,16 +28,24 @@ pub(crate) struct Inner {
     pub(crate) waiting: Vec<Waker>,
     /// Streams that the peer has opened.
     pub(crate) opened: VecDeque<u64>,
-    /// Streams of this end whose data have not all arrived.
-    pub(crate) unacked: HashSet<u64>,
+    /// Streams that are written to, with the end of their data.
+    pub(crate) sending: HashMap<u64, Option<SendingEnd>>,
     pub(crate) connected: bool,
     pub(crate) error: Option<SessionError>,
     /// Carriers that have ended, with the reason.
     pub(crate) ended: VecDeque<(CarrierId, CarrierError)>,
     /// The driver has ended: nothing more leaves.
     pub(crate) drained: bool,
-    pub(crate) unsent_limit: u64,
     begin: Instant,
+}
+
+/// End of a stream's written data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendingEnd {
+    /// The peer has all of them.
+    Acked,
+    /// The peer wants no more.
+    Stopped,
 }
 
 /// Clock of all sessions of a program; its zero is a second ago, so that no time is zero.
@@ -47,7 +55,7 @@ pub(crate) fn time_since(begin: Instant) -> Time {
 }
 
 impl Shared {
-    pub(crate) fn new(session: Session, begin: Instant, unsent_limit: u64) -> Arc<Shared> {
+    pub(crate) fn new(session: Session, begin: Instant) -> Arc<Shared> {
         Arc::new(Shared(Mutex::new(Inner {
             session,
             sockets: Vec::new(),
@@ -57,12 +65,11 @@ impl Shared {
             writers: HashMap::new(),
             waiting: Vec::new(),
             opened: VecDeque::new(),
-            unacked: HashSet::new(),
+            sending: HashMap::new(),
             connected: false,
             error: None,
             ended: VecDeque::new(),
             drained: false,
-            unsent_limit,
             begin,
         })))
     }
@@ -86,8 +93,9 @@ impl Inner {
 
     /// Gives a connection to the carrier that the session has made for it.
     pub(crate) fn add_socket(&mut self, id: CarrierId, new: NewSocket) {
-        let NewSocket { stream, secured } = new;
-        self.sockets.push(CarrierSocket::new(id, stream, secured.tls, self.unsent_limit));
+        let NewSocket { pipe, secured } = new;
+        self.session.set_backup(id, pipe.is_backup());
+        self.sockets.push(CarrierSocket::new(id, pipe, secured.tls));
         self.early.push((id, secured.early));
         self.wake_driver();
     }
@@ -98,11 +106,8 @@ impl Inner {
             match event {
                 Event::StreamReadable { stream } => wake(self.readers.remove(&stream)),
                 Event::StreamWritable { stream } => wake(self.writers.remove(&stream)),
-                Event::StreamFinished { stream } | Event::StreamStopped { stream, .. } => {
-                    self.unacked.remove(&stream);
-                    wake(self.writers.remove(&stream));
-                    self.wake_waiting();
-                }
+                Event::StreamFinished { stream } => self.end_sending(stream, SendingEnd::Acked),
+                Event::StreamStopped { stream, .. } => self.end_sending(stream, SendingEnd::Stopped),
                 Event::StreamOpened { stream } => {
                     self.opened.push_back(stream);
                     self.wake_waiting();
@@ -125,6 +130,14 @@ impl Inner {
                 _ => self.wake_waiting(),
             }
         }
+    }
+
+    fn end_sending(&mut self, stream: u64, end: SendingEnd) {
+        if let Some(sending) = self.sending.get_mut(&stream) {
+            sending.get_or_insert(end);
+        }
+        wake(self.writers.remove(&stream));
+        self.wake_waiting();
     }
 
     pub(crate) fn wake_waiting(&mut self) {

@@ -1,18 +1,15 @@
-//! A carrier's connection: TLS between its bytes and the session's records.
+//! A carrier's pipe: TLS between its bytes and the session's records.
 
-use crate::info;
+use crate::pipe::Pipe;
 use crate::security::Secured;
-use socket2::SockRef;
 use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use vmcc_tcp::tls::Tls;
 use vmcc_tcp::{CarrierId, CarrierInfo, MAX_RECORD};
 
-/// Part of [`vmcc_tcp::Config::unsent_limit`] that the kernel may hold. With a write on top it stays below that limit, so a carrier
-/// without room has bytes in user space and is woken by its socket.
-const LOWAT_SHARE: u64 = 4;
 /// Bytes of one write.
 const WRITE_SIZE: usize = MAX_RECORD;
 /// Bytes of sent ciphertext at the front of the buffer before it is moved.
@@ -21,7 +18,7 @@ const COMPACT_SIZE: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct CarrierSocket {
     pub(crate) id: CarrierId,
-    stream: TcpStream,
+    pipe: Box<dyn Pipe>,
     tls: Option<Tls>,
     /// Bytes for the socket, the first `written` of which it has.
     out: Vec<u8>,
@@ -29,20 +26,8 @@ pub(crate) struct CarrierSocket {
 }
 
 impl CarrierSocket {
-    pub(crate) fn new(
-        id: CarrierId,
-        stream: TcpStream,
-        secured: Option<Tls>,
-        unsent_limit: u64,
-    ) -> CarrierSocket {
-        let socket = SockRef::from(&stream);
-        // Failures cost latency, not function.
-        let _ = socket.set_tcp_nodelay(true);
-        #[cfg(target_os = "linux")]
-        let _ = socket.set_tcp_notsent_lowat(u32::try_from(unsent_limit / LOWAT_SHARE).unwrap_or(u32::MAX));
-        // An abort is a reset: the peer must not take it for an end.
-        let _ = socket.set_linger(Some(Duration::ZERO));
-        CarrierSocket { id, stream, tls: secured, out: Vec::new(), written: 0 }
+    pub(crate) fn new(id: CarrierId, pipe: Box<dyn Pipe>, tls: Option<Tls>) -> CarrierSocket {
+        CarrierSocket { id, pipe, tls, out: Vec::new(), written: 0 }
     }
 
     fn waiting(&self) -> &[u8] {
@@ -54,7 +39,15 @@ impl CarrierSocket {
     }
 
     pub(crate) fn info(&self) -> CarrierInfo {
-        info::read(&self.stream, self.waiting().len())
+        self.pipe.info(self.waiting().len())
+    }
+
+    pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        self.pipe.addresses()
+    }
+
+    pub(crate) fn congestion(&self) -> Option<String> {
+        self.pipe.congestion()
     }
 
     /// Reads once and appends plaintext; `buffer` is scratch. The bytes read; 0 at the end of the connection.
@@ -64,22 +57,16 @@ impl CarrierSocket {
         buffer: &mut [u8],
         plain: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.stream.poll_read_ready(cx))?;
-            match self.stream.try_read(buffer) {
-                Ok(len) => {
-                    match &mut self.tls {
-                        Some(tls) => tls
-                            .read(&buffer[..len], plain)
-                            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?,
-                        None => plain.extend_from_slice(&buffer[..len]),
-                    }
-                    return Poll::Ready(Ok(len));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+        let mut read = ReadBuf::new(buffer);
+        ready!(Pin::new(&mut self.pipe).poll_read(cx, &mut read))?;
+        let bytes = read.filled();
+        match &mut self.tls {
+            Some(tls) => {
+                tls.read(bytes, plain).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?
             }
+            None => plain.extend_from_slice(bytes),
         }
+        Poll::Ready(Ok(bytes.len()))
     }
 
     /// Takes records to send.
@@ -99,13 +86,11 @@ impl CarrierSocket {
 
     /// Writes what the socket takes; pending once it takes no more.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.is_flushed() {
-            ready!(self.stream.poll_write_ready(cx))?;
-            let waiting = self.waiting();
-            match self.stream.try_write(&waiting[..waiting.len().min(WRITE_SIZE)]) {
-                Ok(len) => self.written += len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+        while self.written < self.out.len() {
+            let end = self.out.len().min(self.written + WRITE_SIZE);
+            match ready!(Pin::new(&mut self.pipe).poll_write(cx, &self.out[self.written..end]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                len => self.written += len,
             }
         }
         self.out.clear();
@@ -114,13 +99,13 @@ impl CarrierSocket {
     }
 
     /// Lets what was written arrive before the connection ends, instead of a reset.
-    pub(crate) fn end_gracefully(&self) {
-        let _ = SockRef::from(&self.stream).set_linger(None);
+    pub(crate) fn end_gracefully(&mut self) {
+        self.pipe.end_gracefully();
     }
 }
 
-/// A connection that belongs to a session now.
+/// A pipe that belongs to a session now.
 pub(crate) struct NewSocket {
-    pub(crate) stream: TcpStream,
+    pub(crate) pipe: Box<dyn Pipe>,
     pub(crate) secured: Secured,
 }

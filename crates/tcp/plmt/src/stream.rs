@@ -1,43 +1,86 @@
 //! Streams as `AsyncRead` and `AsyncWrite`.
 
 use crate::handle::Handle;
+use crate::shared::SendingEnd;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream of both directions. Dropped before `shutdown`, its sending half is reset: a part never looks like the whole.
+/// Both directions of a stream.
 #[derive(Debug)]
 pub struct Stream {
+    send: SendStream,
+    recv: RecvStream,
+}
+
+/// The direction from here. Dropped before `shutdown`, it is reset: a part never looks like the whole.
+#[derive(Debug)]
+pub struct SendStream {
     handle: Handle,
     id: u64,
     finished: bool,
+}
+
+/// The direction to here. Dropped before its end, the peer is told to stop.
+#[derive(Debug)]
+pub struct RecvStream {
+    handle: Handle,
+    id: u64,
     ended: bool,
 }
 
 impl Stream {
     pub(crate) fn new(handle: Handle, id: u64) -> Stream {
-        handle.shared().lock().unacked.insert(id);
-        Stream { handle, id, finished: false, ended: false }
+        handle.shared().lock().sending.insert(id, None);
+        let send = SendStream { handle: handle.clone(), id, finished: false };
+        Stream { send, recv: RecvStream { handle, id, ended: false } }
     }
 
+    /// Returns once the peer wants nothing more of what is written here, or the session has ended, also while nobody writes. Never, if
+    /// everything has arrived before.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        let (handle, id) = (self.send.handle.clone(), self.send.id);
+        async move {
+            if sending_end(&handle, id).await == Some(SendingEnd::Acked) {
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Each direction by itself.
+    pub fn into_split(self) -> (SendStream, RecvStream) {
+        (self.send, self.recv)
+    }
+}
+
+/// End of a stream's written data; none: the stream or its session is gone.
+async fn sending_end(handle: &Handle, id: u64) -> Option<SendingEnd> {
+    let end = poll_fn(|cx| {
+        handle.poll_state(cx, |inner| match inner.sending.get(&id) {
+            None => Some(None),
+            Some(None) => inner.error.is_some().then_some(None),
+            Some(end) => Some(*end),
+        })
+    });
+    end.await
+}
+
+impl SendStream {
     /// Returns once the peer has everything, or wants no more; to be called after `shutdown`.
     ///
     /// # Errors
     /// The session has ended before.
     pub async fn wait_acked(&self) -> io::Result<()> {
-        let arrived = poll_fn(|cx| {
-            self.handle.poll_state(cx, |inner| match inner.unacked.contains(&self.id) {
-                false => Some(Ok(())),
-                true => inner.error.is_some().then(|| Err(inner.broken())),
-            })
-        });
-        arrived.await
+        match sending_end(&self.handle, self.id).await {
+            Some(_) => Ok(()),
+            None => Err(self.handle.shared().lock().broken()),
+        }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for SendStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = self.handle.shared().lock();
         if inner.error.is_some() {
@@ -75,7 +118,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for RecvStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -110,19 +153,52 @@ impl AsyncRead for Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for SendStream {
     fn drop(&mut self) {
         let mut inner = self.handle.shared().lock();
         // Nothing is left to give up where the session is gone.
         if !self.finished {
             let _ = inner.session.reset(self.id, 0);
         }
+        inner.sending.remove(&self.id);
+        inner.writers.remove(&self.id);
+        // Whoever waits for its end learns that there is none.
+        inner.wake_waiting();
+        inner.wake_driver();
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        let mut inner = self.handle.shared().lock();
         if !self.ended {
             let _ = inner.session.stop(self.id, 0);
         }
-        inner.unacked.remove(&self.id);
         inner.readers.remove(&self.id);
-        inner.writers.remove(&self.id);
         inner.wake_driver();
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.recv).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.send).poll_write(cx, data)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.send).poll_shutdown(cx)
     }
 }

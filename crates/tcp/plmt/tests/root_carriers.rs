@@ -88,10 +88,10 @@ fn received(progress: &Progress) -> u64 {
 /// Accepts a session and checks one stream of it, to its end.
 async fn receive(listening: oneshot::Sender<()>, security: vmcc_plmt::ServerSecurity, progress: Progress) {
     let addresses = [0, 1].map(Paths::address);
-    let mut listener = Listener::bind(&addresses, Config::default(), security).await.unwrap();
+    let mut listener = Listener::bind(&addresses, Config::default(), security, false).await.unwrap();
     listening.send(()).unwrap();
     let connection = listener.accept().await.unwrap();
-    let mut stream = connection.accept().await.unwrap();
+    let (mut send, mut stream) = connection.accept_stream().await.unwrap().into_split();
     let (mut buffer, mut read) = (vec![0; 1 << 16], 0_u64);
     loop {
         let len = stream.read(&mut buffer).await.unwrap();
@@ -99,8 +99,8 @@ async fn receive(listening: oneshot::Sender<()>, security: vmcc_plmt::ServerSecu
         read += len as u64;
         progress.lock().unwrap().push((Instant::now(), read));
         if len == 0 {
-            stream.shutdown().await.unwrap();
-            stream.wait_acked().await.unwrap();
+            send.shutdown().await.unwrap();
+            send.wait_acked().await.unwrap();
             // The client closes the session.
             connection.closed().await;
             return;
@@ -111,13 +111,13 @@ async fn receive(listening: oneshot::Sender<()>, security: vmcc_plmt::ServerSecu
 /// A client's session with two carriers.
 async fn open(listening: oneshot::Receiver<()>, security: vmcc_plmt::ClientSecurity) -> Connection {
     listening.await.unwrap();
-    let connection = connect(Config::default(), security, [0, 1].map(route).to_vec()).await.unwrap();
+    let connection = connect(Config::default(), security, [0, 1].map(route).to_vec(), None).await.unwrap().0;
     wait_carriers(&connection, 2).await;
     connection
 }
 
 async fn send(connection: &Connection, size: u64) {
-    let mut stream = connection.open().await.unwrap();
+    let mut stream = connection.open_stream().await.unwrap();
     let mut at = 0;
     while at < size {
         let len = (size - at).min(1 << 16);
@@ -164,7 +164,7 @@ fn goodput_mbps(progress: &[(Instant, u64)]) -> f64 {
 }
 
 fn route(path: usize) -> Route {
-    Route { local: None, device: Some(format!("p{path}")), remote: Paths::address(path) }
+    Route { local: None, device: Some(format!("p{path}")), remote: Paths::address(path), proxy: None }
 }
 
 /// The control: one session per path, both at once; the sum of their goodputs.
@@ -174,7 +174,7 @@ fn separate_sum_mbps(paths: &Paths, size: u64) -> f64 {
     let one = |path: usize| {
         let security = client_security.clone();
         async move {
-            let connection = connect(Config::default(), security, vec![route(path)]).await.unwrap();
+            let connection = connect(Config::default(), security, vec![route(path)], None).await.unwrap().0;
             let begin = Instant::now();
             send(&connection, size).await;
             let rate = size as f64 * 8.0 / 1e6 / begin.elapsed().as_secs_f64();
@@ -191,10 +191,11 @@ fn separate_sum_mbps(paths: &Paths, size: u64) -> f64 {
         },
         async || {
             let addresses = [0, 1].map(Paths::address);
-            let mut listener = Listener::bind(&addresses, Config::default(), server_security).await.unwrap();
+            let mut listener =
+                Listener::bind(&addresses, Config::default(), server_security, false).await.unwrap();
             listening.send(()).unwrap();
             let drain = |connection: Connection| async move {
-                let mut stream = connection.accept().await.unwrap();
+                let mut stream = connection.accept_stream().await.unwrap();
                 tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
                 stream.shutdown().await.unwrap();
                 connection.closed().await;

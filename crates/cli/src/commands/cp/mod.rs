@@ -14,8 +14,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use vmcc_apps::copy::{
-    self, ConnectError, CopyError, Job, Options, Outcome, Progress, Reason, Refusal, RemoteCommand, Snapshot,
+    self, CopyError, Job, Options, Outcome, Progress, Reason, Refusal, RemoteCommand, Snapshot,
 };
+use vmcc_apps::session::{Carrier, ConnectError};
 
 /// Failures that are said one by one.
 const MAX_LISTED: usize = 20;
@@ -78,6 +79,9 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
         addresses: options.remotes.clone(),
         port: options.port,
     };
+    if options.carrier != Carrier::Udp && !options.relays.relays.is_empty() {
+        return Err(Failure::usage("--relay needs --carrier udp: relays pass on UDP alone"));
+    }
     let chosen = Options { recursive: options.recursive, force: options.force, preserve: options.preserve };
     Ok(Job {
         sources,
@@ -88,6 +92,7 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
         locals: options.locals.clone(),
         relays: super::relays::find(&options.relays)?,
         most: options.most,
+        carrier: options.carrier,
         options: chosen,
         qlog: None,
     })
@@ -194,11 +199,14 @@ fn failure(error: &CopyError) -> Failure {
             _ => format!("try `ssh {host} {program} --version`; where vmcc lies elsewhere name it with --remote-vmcc"),
         }),
         CopyError::Version { .. } => Failure::host(text).help("install the same version of vmcc on both hosts"),
-        CopyError::Reach(ConnectError::Refused { .. }) => Failure::host(text).help(
+        CopyError::Reach(error) if error.is_refusal() => Failure::host(text).help(
             "something else answers at that address, or between both hosts: compare the fingerprints, and choose the way with --remote and --port",
         ),
+        CopyError::NoCarrier(_) => Failure::host(text).help("install the same version of vmcc on both hosts"),
+        CopyError::Reach(ConnectError::Tcp(_)) => Failure::host(text)
+            .help("let TCP through between both hosts; --port chooses the port there, --remote and --local the addresses"),
         CopyError::Reach(_) => Failure::host(text)
-            .help("let UDP through between both hosts; --port chooses the port there, --remote and --local the addresses"),
+            .help("let UDP through between both hosts; --port chooses the port there, --remote and --local the addresses; where UDP is blocked --carrier tcp uses TCP"),
         CopyError::Relay(_) => super::paths::unknown(text),
         CopyError::Lost(_) => Failure::host(text).help("run the same command again: it goes on where this stopped"),
         CopyError::Refused(refusal) => refused(refusal),

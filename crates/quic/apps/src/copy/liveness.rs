@@ -1,8 +1,8 @@
 //! Noticing that the other end was killed long before the idle timeout does.
 
+use crate::session::Connection;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use vmcc_udp::Connection;
 
 /// Both ends probe their paths every two seconds ([`super::KEEP_ALIVE`]): a peer that sends nothing for this long after its ssh has ended was
 /// killed.
@@ -15,10 +15,10 @@ pub(super) async fn peer_lost(connection: &Connection, mut ssh_ended: impl FnMut
     while !ssh_ended() {
         sleep(POLL_INTERVAL).await;
     }
-    let (mut heard, mut at) = (connection.stats().datagrams_in, Instant::now());
+    let (mut heard, mut at) = (connection.heard(), Instant::now());
     while at.elapsed() < PEER_SILENCE_TIMEOUT {
         sleep(POLL_INTERVAL).await;
-        let now = connection.stats().datagrams_in;
+        let now = connection.heard();
         if now != heard {
             (heard, at) = (now, Instant::now());
         }

@@ -12,6 +12,9 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) struct Hello {
     pub(crate) version: u32,
     pub(crate) fingerprint: String,
+    /// Transport of the session; empty: UDP, as earlier versions have it.
+    #[serde(default)]
+    pub(crate) carrier: String,
 }
 
 /// From the far end, through ssh: where to connect to, and what it will show.
@@ -20,6 +23,9 @@ pub(crate) struct Offer {
     pub(crate) version: u32,
     pub(crate) fingerprint: String,
     pub(crate) addresses: Vec<std::net::SocketAddr>,
+    /// Transports at these addresses; empty: UDP.
+    #[serde(default)]
+    pub(crate) carrier: String,
 }
 
 /// The user's choices.

@@ -23,14 +23,15 @@ pub use message::{Options, Reason, Refusal};
 pub use progress::{Progress, Snapshot};
 pub use remote::serve_once;
 pub use ssh::{RemoteCommand, default_ssh};
-pub use vmcc_udp::ConnectError;
 
 use crate::endpoint_addr::ResolveError;
 use crate::keys::{Identity, KeysError};
 use crate::relays::{self, NamedRelay};
 use crate::run::{block_on, run_until, stop_requested};
+use crate::session::connect::{Client, ClientError};
+use crate::session::{Carrier, ConnectError, Connection, PathUsage, SendStream};
 use crate::status::server::StatusServer;
-use crate::trust::{self, Trust};
+use crate::trust::Trust;
 use crate::wire;
 use message::{ALPN, Done, Match, Plan, Ready, Request, is_final};
 use nix::sys::utsname::uname;
@@ -41,7 +42,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,8 +53,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tree::Tree;
 use vmcc_transport::Config;
-use vmcc_transport::crypto::Tls;
-use vmcc_udp::{Connection, Endpoint, FailedAttempt, PathManager, Qlog, SendStream};
+use vmcc_udp::{FailedAttempt, Qlog};
 use vmcc_units::time::Span;
 
 /// The end of a connection is told within this time.
@@ -84,27 +84,12 @@ pub struct Job {
     pub relays: Vec<NamedRelay>,
     /// Number of paths above which no further relay is used.
     pub most: usize,
+    /// Transport of the session.
+    pub carrier: Carrier,
     /// The user's choices.
     pub options: Options,
     /// Log of the connection.
     pub qlog: Option<Arc<Qlog>>,
-}
-
-/// A path that was in use, and what it has carried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathUsage {
-    /// From here; by a relay, from its address.
-    pub local: IpAddr,
-    /// By this relay, if by any.
-    pub relay: Option<String>,
-    /// To there.
-    pub remote: SocketAddr,
-    /// Bytes that came.
-    pub received: u64,
-    /// Bytes that left.
-    pub sent: u64,
-    /// Silent at the end.
-    pub failed: bool,
 }
 
 /// Outcome of a copy.
@@ -162,13 +147,16 @@ pub enum CopyError {
         /// Theirs.
         there: u32,
     },
+    /// The far end knows no other carriers than UDP.
+    #[error("the vmcc at the other end does not know --carrier {0}")]
+    NoCarrier(&'static str),
     /// The first line is no client's.
     #[error(
         "`vmcc serve --once` is started by `vmcc cp` through ssh; what came on its standard input is nothing that `vmcc cp` says"
     )]
     NoHello,
     /// The client did not connect.
-    #[error("nobody connected within a minute; check that UDP reaches this host")]
+    #[error("nobody connected within a minute; check that UDP (or TCP, with --carrier) reaches this host")]
     NobodyCame,
     /// The client is heard no more.
     #[error("`vmcc cp` and its ssh are gone; what arrived stays, and the same command goes on there")]
@@ -207,6 +195,15 @@ pub enum CopyError {
     System(#[from] io::Error),
 }
 
+impl From<ClientError> for CopyError {
+    fn from(error: ClientError) -> CopyError {
+        match error {
+            ClientError::Tls(error) => CopyError::Tls(error),
+            ClientError::System(error) => CopyError::System(error),
+        }
+    }
+}
+
 /// Settings of the connection.
 fn config(qlog: Option<Arc<Qlog>>) -> Config {
     Config { keep_alive: KEEP_ALIVE, qlog: qlog.map(|qlog| qlog as _), ..vmcc_udp::config() }
@@ -224,24 +221,23 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
     if let Some(tree) = tree.as_ref().filter(|tree| tree.entries.is_empty()) {
         return Ok(Outcome { refusals: tree.refusals.clone(), ..Outcome::default() });
     }
-    let started = ssh::start(&job.remote, &job.host, identity.fingerprint(), stop);
+    let started = ssh::start(&job.remote, &job.host, identity.fingerprint(), job.carrier, stop);
     // Ctrl-C ends ssh as well, which is no fault of it then.
     if stop.load(Ordering::SeqCst) {
         return Err(CopyError::Interrupted);
     }
-    let (mut session, addresses, server) = started?;
+    let (mut session, far) = started?;
     let answer = block_on(async {
-        let tls = trust::client(&identity, Trust::Only(BTreeSet::from([server])), ALPN)?;
+        let trust = Trust::Only(BTreeSet::from([far.fingerprint]));
+        let client = Client::new(far.carrier, &identity, trust, ALPN, config(job.qlog.clone()))?;
         let relays = run_until(stop_requested(stop), relays::resolve(&job.relays)).await;
         let relays = relays.ok_or(CopyError::Interrupted)??;
         let (name, locals) = ("vmcc".to_owned(), job.locals.clone());
-        let target = vmcc_udp::Target { name, addresses, locals, relays, most: job.most };
-        let endpoint = Endpoint::new(None)?;
-        let _status = StatusServer::open(&endpoint, "cp");
-        let result =
-            connect_and_copy(&endpoint, tls, target, (job, tree), (progress, stop), &mut session).await;
+        let target = vmcc_udp::Target { name, addresses: far.addresses, locals, relays, most: job.most };
+        let _status = StatusServer::open(&client.registry, "cp");
+        let result = connect_and_copy(&client, target, (job, tree), (progress, stop), &mut session).await;
         // Also where there is no connection relays may have given addresses, or be about to.
-        let _ = timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
+        let _ = timeout(CLOSE_TIMEOUT, client.registry.close(1, "done")).await;
         result
     })?;
     drop(session);
@@ -250,16 +246,15 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
 
 /// Connects and copies.
 async fn connect_and_copy(
-    endpoint: &Endpoint,
-    tls: Arc<dyn Tls>,
+    client: &Client,
     target: vmcc_udp::Target,
     (job, tree): (&Job, Option<Tree>),
     (progress, stop): (&Arc<Progress>, &AtomicBool),
     session: &mut Session,
 ) -> Result<Outcome, CopyError> {
-    let reach = endpoint.connect(tls, Arc::new(config(job.qlog.clone())), &target);
-    let connection = run_until(stop_requested(stop), reach).await.ok_or(CopyError::Interrupted)??;
-    let keeper = PathManager::start(&connection, target);
+    let reach = client.connect(target, None, |_| {});
+    let (connection, keeper) =
+        run_until(stop_requested(stop), reach).await.ok_or(CopyError::Interrupted)??;
     let work = async {
         match tree {
             Some(tree) => put(&connection, job, tree, progress).await,
@@ -289,7 +284,7 @@ async fn connect_and_copy(
         let _ = timeout(CLOSE_TIMEOUT, told).await;
     }
     let result = result.map(|mut outcome| {
-        outcome.paths = path_usage(&connection);
+        outcome.paths = connection.paths();
         outcome.unused = keeper.failed();
         outcome.single = !connection.is_multipath();
         outcome
@@ -311,8 +306,8 @@ fn check(job: &Job) -> Result<(), CopyError> {
 }
 
 fn lost(connection: &Connection, error: CopyError) -> CopyError {
-    match (error, connection.error()) {
-        (CopyError::System(_), Some(reason)) => CopyError::Lost(reason.to_string()),
+    match (error, connection.end()) {
+        (CopyError::System(_), Some(end)) => CopyError::Lost(end.reason),
         (error, _) => error,
     }
 }
@@ -324,7 +319,7 @@ async fn put(
     tree: Tree,
     progress: &Arc<Progress>,
 ) -> Result<(Outcome, Option<SendStream>), CopyError> {
-    let (mut to, mut from) = connection.open_stream().await.map_err(io::Error::other)?.into_split();
+    let (mut to, mut from) = connection.open_stream().await?.into_split();
     let plan = tree.plan();
     progress.plan(plan.files, plan.bytes);
     let names = job.sources.iter().map(|source| target::name_of(source).map(OsStringExt::into_vec)).collect();
@@ -355,7 +350,7 @@ async fn get(connection: &Connection, job: &Job, progress: &Arc<Progress>) -> Re
     // What is here is looked at before anything is asked for, unless it takes the names that match.
     let all = || (0..job.sources.len()).map(|source| Match { source, name: Vec::new() }).collect();
     let known = if patterns { None } else { Some(target_of(job, all())?) };
-    let (mut to, mut from) = connection.open_stream().await.map_err(io::Error::other)?.into_split();
+    let (mut to, mut from) = connection.open_stream().await?.into_split();
     wire::write(&mut to, &Request::Get { sources, options: job.options, patterns }).await?;
     let plan: Plan = wire::read_list(&mut from).await?;
     progress.plan(plan.files, plan.bytes);
@@ -426,8 +421,8 @@ fn missing(job: &Job, planned: u64, roots: &[PathBuf], receiver: &Receiver, refu
 async fn show_paths(connection: &Connection, progress: &Progress) {
     loop {
         let paths = connection.paths();
-        let open = paths.iter().filter(|path| path.open).count();
-        let silent = paths.iter().filter(|path| path.open && path.failed).count();
+        let open = paths.len();
+        let silent = paths.iter().filter(|path| path.failed).count();
         let text = match silent {
             0 => format!("{open} path{}", if open == 1 { "" } else { "s" }),
             _ => format!("{open} paths, {silent} silent"),
@@ -435,17 +430,4 @@ async fn show_paths(connection: &Connection, progress: &Progress) {
         progress.set_paths(text);
         sleep(Duration::from_millis(200)).await;
     }
-}
-
-fn path_usage(connection: &Connection) -> Vec<PathUsage> {
-    let paths = connection.paths().into_iter().filter(|path| path.open);
-    let one = |path: vmcc_transport::PathReport| PathUsage {
-        local: path.route.local.ip(),
-        relay: connection.endpoint().via(path.route.local).map(|via| via.relay.to_string()),
-        remote: path.route.remote,
-        received: path.bytes.0,
-        sent: path.bytes.1,
-        failed: path.failed,
-    };
-    paths.map(one).collect()
 }

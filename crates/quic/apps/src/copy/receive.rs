@@ -9,6 +9,7 @@ use super::source::Source;
 use super::target::Target;
 use super::{PIECE, PIECES};
 use crate::run::run_until;
+use crate::session::{Connection, RecvStream, SendStream, Stream};
 use crate::wire;
 use std::collections::BTreeSet;
 use std::future::{Future, ready};
@@ -20,7 +21,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
-use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 
 /// Another copy of the same file is waited for so long: one that was orphaned, and heard nothing of it, ends before.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(40);

@@ -8,11 +8,13 @@ use super::receive::{Receiver, receive_tree};
 use super::send::{MAX_REFUSALS, send_tree};
 use super::target::Target;
 use super::tree::Tree;
-use super::{CopyError, config};
+use super::{CLOSE_TIMEOUT, CopyError, config};
 use crate::keys::{Fingerprint, Identity};
 use crate::run::{block_on, run_until, stop_requested};
+use crate::session::accept::{Bounds, Server};
+use crate::session::{Carrier, Connection};
 use crate::status::server::StatusServer;
-use crate::trust::{self, Trust};
+use crate::trust::Trust;
 use crate::wire;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -23,12 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::timeout;
-use vmcc_transport::{ConnectionError, Retry, Server};
-use vmcc_udp::{Connection, Endpoint, Qlog, Source, sources};
+use vmcc_udp::{Qlog, Source, bind_device, sources};
 
 /// Begins the line with the offer: login scripts may print others.
 pub(super) const OFFER_PREFIX: &str = "vmcc-serve ";
+/// Connections that wait to be accepted.
+const TCP_BACKLOG: u32 = 128;
+/// Handshakes and connections over UDP.
+const BOUNDS: Bounds = Bounds { retry_above: 8, max_connections: 256 };
 /// The client has this long to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Before a line from the other end is given up.
@@ -56,18 +62,23 @@ pub fn serve_once(
     let identity = Identity::generate()?;
     let ssh_ended = watch(input);
     block_on(async {
-        let tls = trust::server(&identity, Trust::Only(BTreeSet::from([client])), ALPN)?;
-        let config = Arc::new(config(qlog));
-        let server = Server { tls, config, retry: Retry::Above(8), max_connections: 256 };
-        let endpoint = Endpoint::new(Some(server))?;
-        let _status = StatusServer::open(&endpoint, "serve");
-        let addresses = listen(&endpoint, addresses, port)?;
-        let offer = Offer { version: VERSION, fingerprint: identity.fingerprint().to_string(), addresses };
+        // An earlier version says nothing.
+        let carrier = hello.carrier.parse().unwrap_or_default();
+        let trust = Trust::Only(BTreeSet::from([client]));
+        let mut server = Server::new(carrier, &identity, trust, ALPN, config(qlog), BOUNDS)?;
+        let _status = StatusServer::open(&server.registry, "serve");
+        let addresses = listen(&mut server, addresses, port)?;
+        let offer = Offer {
+            version: VERSION,
+            fingerprint: identity.fingerprint().to_string(),
+            addresses,
+            carrier: carrier.name().to_owned(),
+        };
         let offer = serde_json::to_string(&offer).map_err(io::Error::other)?;
         writeln!(output, "{OFFER_PREFIX}{offer}")?;
         output.flush()?;
         // The way to the client's ssh may be cut later: only before the connection its end is that of this program.
-        let accept = timeout(CONNECT_TIMEOUT, endpoint.accept());
+        let accept = timeout(CONNECT_TIMEOUT, server.accept());
         let connection = run_until(stop_requested(&ssh_ended), run_until(stop_requested(stop), accept)).await;
         let connection =
             connection.flatten().ok_or(CopyError::Interrupted)?.map_err(|_| CopyError::NobodyCame)?;
@@ -79,10 +90,13 @@ pub fn serve_once(
         if served.is_err() {
             connection.close(1, "the far end was stopped");
         }
-        let _ = timeout(Duration::from_secs(2), endpoint.wait_idle()).await;
-        match (served?, connection.error()) {
+        // The stream may have ended before the reason has come.
+        let _ = timeout(CLOSE_TIMEOUT, connection.closed()).await;
+        let end = connection.end();
+        let _ = timeout(CLOSE_TIMEOUT, server.registry.close(1, "the far end ends")).await;
+        match (served?, end) {
             // Who ends it says why to its user, who reads this end's words, too.
-            (Err(_), Some(ConnectionError::ApplicationClosed { .. })) => Ok(()),
+            (Err(_), Some(end)) if end.by_peer => Ok(()),
             (served, _) => served.map_err(CopyError::from),
         }
     })?
@@ -101,7 +115,7 @@ fn watch(mut input: impl BufRead + Send + 'static) -> Arc<AtomicBool> {
 }
 
 /// A socket at each address, with the port that was asked for; else with the same where it is free.
-fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<SocketAddr>, CopyError> {
+fn listen(server: &mut Server, addresses: &[IpAddr], port: u16) -> Result<Vec<SocketAddr>, CopyError> {
     let own = sources()?;
     let wanted: Vec<Source> = match addresses {
         // The loopback serves copies within a host.
@@ -111,17 +125,23 @@ fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<So
         }
         some => some.iter().map(|&ip| Source::at(ip, &own)).collect(),
     };
-    let (mut bound, mut last) = (Vec::<SocketAddr>::new(), None);
+    let (mut bound, mut listeners, mut last) = (Vec::<SocketAddr>::new(), Vec::new(), None);
     for source in wanted {
         let first = bound.first().map_or(port, SocketAddr::port);
-        let bind = match endpoint.bind_source(&source, first) {
-            Err(_) if port == 0 => endpoint.bind_source(&source, 0),
+        let bind = match listen_at(server, &source, first) {
+            Err(_) if port == 0 => listen_at(server, &source, 0),
             bind => bind,
         };
         match bind {
-            Ok(local) => bound.push(local),
+            Ok((local, tcp)) => {
+                bound.push(local);
+                listeners.extend(tcp);
+            }
             Err(error) => last = Some(CopyError::Listen { address: source.ip, source: error }),
         }
+    }
+    if !listeners.is_empty() {
+        server.listen_tcp(listeners)?;
     }
     match last {
         Some(error) if bound.is_empty() => Err(error),
@@ -129,9 +149,27 @@ fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<So
     }
 }
 
+/// A socket for each transport, at one port.
+fn listen_at(server: &Server, source: &Source, port: u16) -> io::Result<(SocketAddr, Option<TcpListener>)> {
+    if server.carrier == Carrier::Udp {
+        return server.endpoint.bind_source(source, port).map(|local| (local, None));
+    }
+    let at = source.socket_address(port);
+    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    bind_device(&socket, &source.interface);
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    let listener = socket.listen(TCP_BACKLOG)?;
+    let local = listener.local_addr()?;
+    if server.carrier == Carrier::Auto {
+        server.endpoint.bind_source(source, local.port())?;
+    }
+    Ok((local, Some(listener)))
+}
+
 /// Does what the client asks for on its first stream.
 async fn serve(connection: &Connection) -> io::Result<()> {
-    let stream = connection.accept_stream().await.map_err(io::Error::other)?;
+    let stream = connection.accept_stream().await?;
     let (mut to, mut from) = stream.into_split();
     let progress = Arc::new(Progress::default());
     match wire::read_list(&mut from).await? {

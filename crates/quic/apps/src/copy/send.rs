@@ -6,13 +6,13 @@ use super::progress::Progress;
 use super::source::Source;
 use super::tree::{Entry, Tree};
 use super::{PIECE, PIECES};
+use crate::session::{Connection, RecvStream, SendStream};
 use crate::wire;
 use std::io;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
-use vmcc_udp::{Connection, RecvStream, SendStream};
 
 /// Refusals that are said one by one.
 pub(super) const MAX_REFUSALS: usize = 100;
@@ -136,7 +136,7 @@ impl Sender {
 
     /// Opens a stream for an item and reads what the receiver has of it.
     async fn ask(&self, item: &Item) -> io::Result<(Have, SendStream, RecvStream)> {
-        let stream = self.connection.open_stream().await.map_err(io::Error::other)?;
+        let stream = self.connection.open_stream().await?;
         let (mut to, mut from) = stream.into_split();
         wire::write(&mut to, item).await?;
         loop {

@@ -4,6 +4,7 @@ use super::CopyError;
 use super::message::{Hello, Offer, VERSION};
 use super::remote::{MAX_LINE, OFFER_PREFIX};
 use crate::keys::Fingerprint;
+use crate::session::Carrier;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -32,13 +33,20 @@ pub struct RemoteCommand {
     pub program: String,
     /// Its addresses to use; none: all that it has.
     pub addresses: Vec<IpAddr>,
-    /// The UDP port there; 0: any.
+    /// The port there; 0: any.
     pub port: u16,
 }
 
 /// The ssh command that is used where none is named.
 pub fn default_ssh() -> String {
     std::env::var("VMCC_SSH").ok().filter(|ssh| !ssh.trim().is_empty()).unwrap_or_else(|| "ssh".to_owned())
+}
+
+/// Offer of the far end.
+pub(super) struct FarEnd {
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) carrier: Carrier,
 }
 
 /// The running far end; ended when dropped.
@@ -93,8 +101,9 @@ pub(super) fn start(
     remote: &RemoteCommand,
     host: &str,
     own: Fingerprint,
+    carrier: Carrier,
     stop: &AtomicBool,
-) -> Result<(Session, Vec<SocketAddr>, Fingerprint), CopyError> {
+) -> Result<(Session, FarEnd), CopyError> {
     let names = look_up(host);
     let mut words = remote.ssh.split_whitespace();
     let program = words.next().ok_or_else(|| CopyError::Usage("the ssh command is empty".to_owned()))?;
@@ -107,7 +116,7 @@ pub(super) fn start(
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.spawn().map_err(|source| CopyError::Ssh { command: program.to_owned(), source })?;
     let mut session = Session(child);
-    let hello = Hello { version: VERSION, fingerprint: own.to_string() };
+    let hello = Hello { version: VERSION, fingerprint: own.to_string(), carrier: carrier.name().to_owned() };
     let line = serde_json::to_string(&hello).map_err(std::io::Error::other)?;
     if let Some(stdin) = &mut session.0.stdin {
         // Where that fails ssh has ended, which is seen next.
@@ -122,7 +131,13 @@ pub(super) fn start(
             let fingerprint = offer.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
             offer.addresses.truncate(MAX_ADDRESSES);
             let addresses = reachable(remote, &names, offer.addresses);
-            Ok((session, addresses, fingerprint))
+            let carrier = match (carrier, offer.carrier.parse()) {
+                (wanted, Ok(offered)) if wanted == offered => wanted,
+                // An earlier version.
+                (Carrier::Udp | Carrier::Auto, _) => Carrier::Udp,
+                (wanted, _) => return Err(CopyError::NoCarrier(wanted.name())),
+            };
+            Ok((session, FarEnd { addresses, fingerprint, carrier }))
         }
         None => {
             let code = session.end();

@@ -10,6 +10,7 @@ use crate::endpoint_addr::{EndpointAddr, parse_listen_addr};
 use crate::keys::{Fingerprint, Identity};
 use crate::relays::{self, NamedRelay};
 use crate::run::{block_on, run_until, stop_requested};
+use crate::session::{Carrier, Stream};
 use crate::wire;
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use vmcc_udp::{Qlog, Stream};
+use vmcc_udp::Qlog;
 
 /// Programs' connections at a time; others wait in the listener's queue. Fewer than [`super::MAX_STREAMS`], so that each has a stream.
 const MAX_PROGRAMS: usize = 1000;
@@ -73,6 +74,10 @@ pub struct ClientJob {
     pub socks: Option<SocketAddr>,
     /// Fixed forwards.
     pub forwards: Vec<Forward>,
+    /// Transport of the session.
+    pub carrier: Carrier,
+    /// HTTP proxy by which TCP carriers go.
+    pub http_proxy: Option<EndpointAddr>,
     /// Log of connections.
     pub qlog: Option<Arc<Qlog>>,
     /// Address for Prometheus.
@@ -94,6 +99,18 @@ pub fn client(job: &ClientJob, tell: EventHandler, stop: &AtomicBool) -> Result<
     if job.peers.is_empty() {
         return Err(ProxyError::NoPeer);
     }
+    if job.carrier != Carrier::Udp && !job.relays.is_empty() {
+        return Err(ProxyError::NotOverTcp("--relay", "relays pass on UDP alone"));
+    }
+    if job.carrier == Carrier::Tcp && job.metrics.is_some() {
+        return Err(ProxyError::NotOverTcp(
+            "--metrics",
+            "its figures are those of QUIC; `vmcc status` has those of TCP",
+        ));
+    }
+    if job.carrier == Carrier::Udp && job.http_proxy.is_some() {
+        return Err(ProxyError::NeedsTcp);
+    }
     let socks = job.socks.map(|address| (address, Service::Socks));
     let forwards = job.forwards.iter();
     let forwards = forwards.map(|f| (f.listen, Service::Forward(f.to.clone())));
@@ -114,7 +131,7 @@ pub fn client(job: &ClientJob, tell: EventHandler, stop: &AtomicBool) -> Result<
         let relays = run_until(stop_requested(stop), relays::resolve(&job.relays)).await;
         let link = Link::new(job, relays.ok_or(ProxyError::Interrupted)??, tell.clone())?;
         let link = Arc::new(link);
-        let _exporters = start_exporters(&link.endpoint, job.metrics, &tell)?;
+        let _exporters = start_exporters(&link.client.registry, job.metrics, &tell)?;
         run_until(stop_requested(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
         let context = ClientContext {
             link: link.clone(),
@@ -128,8 +145,7 @@ pub fn client(job: &ClientJob, tell: EventHandler, stop: &AtomicBool) -> Result<
             tokio::spawn(listen(context.clone(), listener, service));
         }
         stop_requested(stop).await;
-        link.endpoint.close_all(0, "the proxy ends");
-        let _ = timeout(CLOSE_TIMEOUT, link.endpoint.wait_idle()).await;
+        let _ = timeout(CLOSE_TIMEOUT, link.client.registry.close(0, "the proxy ends")).await;
         Ok(())
     })?
 }

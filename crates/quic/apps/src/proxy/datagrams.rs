@@ -5,6 +5,7 @@ use super::dial::addresses;
 use super::link::Link;
 use super::socks::{self, put_address, take_address};
 use super::{MAX_MESSAGE, Open, Reply};
+use crate::session::{Connection, Stream};
 use crate::wire;
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
-use vmcc_udp::{Connection, Stream};
 
 /// A UDP payload and SOCKS5's header.
 const MAX_DATAGRAM: usize = 65_535;
@@ -79,7 +79,7 @@ impl Associations {
     fn queues(&self, connection: &Connection) -> (u32, Queues) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.next = state.next.wrapping_add(1);
-        let alive = state.current.as_ref().filter(|(sorted, _)| sorted.error().is_none());
+        let alive = state.current.as_ref().filter(|(sorted, _)| sorted.end().is_none());
         let queues = alive.map(|(_, queues)| queues.clone());
         let queues = queues.unwrap_or_else(|| {
             let queues = Queues::default();
@@ -96,6 +96,9 @@ impl Associations {
         let Ok(connection) = self.link.connection().await else {
             return socks::reply(&mut tcp, socks::NETWORK_UNREACHABLE, None).await;
         };
+        if !connection.has_datagrams() {
+            return socks::reply(&mut tcp, socks::NO_SUCH_COMMAND, None).await;
+        }
         let (number, queues) = self.queues(&connection);
         let Some(incoming) = register(&queues, number) else {
             return socks::reply(&mut tcp, socks::FAILED, None).await;
@@ -113,7 +116,7 @@ impl Associations {
         tcp: &mut TcpStream,
         from: Option<NonZeroU16>,
     ) -> io::Result<()> {
-        let mut stream = connection.open_stream().await.map_err(io::Error::other)?;
+        let mut stream = connection.open_stream().await?;
         wire::write(&mut stream, &Open::Associate { number }).await?;
         let Reply { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await?;
         if code != socks::SUCCEEDED {

@@ -2,15 +2,16 @@
 
 use super::{ALPN, ClientJob, Event, ProxyError, config};
 use crate::endpoint_addr::EndpointAddr;
-use crate::trust::{self, Trust};
+use crate::session::connect::{Client, Keeper, Via};
+use crate::session::{Carrier, Connection};
+use crate::trust::Trust;
+use rustls::pki_types::ServerName;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use vmcc_transport::Config;
-use vmcc_transport::crypto::Tls;
-use vmcc_udp::{Connection, Endpoint, FailedAttempt, PathManager, Relay, Target};
+use vmcc_udp::{FailedAttempt, Relay, Target};
 
 /// Pause after a failed attempt, or every connection of a browser would cause one.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
@@ -18,10 +19,10 @@ const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 pub(super) type EventHandler = Arc<dyn Fn(Event) + Send + Sync>;
 
 pub(super) struct Link {
-    pub(super) endpoint: Endpoint,
-    tls: Arc<dyn Tls>,
-    config: Arc<Config>,
+    pub(super) client: Client,
     server: EndpointAddr,
+    http_proxy: Option<EndpointAddr>,
+    carrier: Carrier,
     locals: Vec<IpAddr>,
     relays: Vec<Relay>,
     most: usize,
@@ -31,25 +32,34 @@ pub(super) struct Link {
 
 #[derive(Default)]
 struct State {
-    held: Option<(Connection, PathManager)>,
+    held: Option<(Connection, Keeper)>,
     failed: Option<Instant>,
 }
 
 impl Link {
     pub(super) fn new(job: &ClientJob, relays: Vec<Relay>, tell: EventHandler) -> Result<Link, ProxyError> {
-        let tls = trust::client(&job.identity, Trust::Only(job.peers.clone()), ALPN)?;
-        let endpoint = Endpoint::new(None)?;
         // The server side opens no streams.
-        let config = Arc::new(config(job.qlog.clone(), 0));
-        let (server, locals, most) = (job.server.clone(), job.locals.clone(), job.most);
-        Ok(Link { endpoint, tls, config, server, locals, relays, most, tell, state: Mutex::default() })
+        let config = config(job.qlog.clone(), 0);
+        let trust = Trust::Only(job.peers.clone());
+        let client = Client::new(job.carrier, &job.identity, trust, ALPN, config)?;
+        Ok(Link {
+            client,
+            server: job.server.clone(),
+            http_proxy: job.http_proxy.clone(),
+            carrier: job.carrier,
+            locals: job.locals.clone(),
+            relays,
+            most: job.most,
+            tell,
+            state: Mutex::default(),
+        })
     }
 
     /// The connection, made now if there is none.
     pub(super) async fn connection(&self) -> Result<Connection, ProxyError> {
         let mut state = self.state.lock().await;
         if let Some((connection, _)) =
-            state.held.as_ref().filter(|(connection, _)| connection.error().is_none())
+            state.held.as_ref().filter(|(connection, _)| connection.end().is_none())
         {
             return Ok(connection.clone());
         }
@@ -72,11 +82,18 @@ impl Link {
         }
     }
 
-    async fn reach(&self) -> Result<(Connection, PathManager), ProxyError> {
-        let addresses = self.server.resolve().await?;
-        let (name, locals) = ("vmcc".to_owned(), self.locals.clone());
+    async fn reach(&self) -> Result<(Connection, Keeper), ProxyError> {
+        let via = match &self.http_proxy {
+            Some(proxy) => Some(Via { addresses: proxy.resolve().await?, target: self.server.to_string() }),
+            None => None,
+        };
+        // An HTTP proxy may know names that nobody here knows.
+        let addresses = match self.server.resolve().await {
+            Err(_) if via.is_some() && self.carrier == Carrier::Tcp => Vec::new(),
+            addresses => addresses?,
+        };
+        let (name, locals) = (self.name(), self.locals.clone());
         let target = Target { name, addresses, locals, relays: self.relays.clone(), most: self.most };
-        let connection = self.endpoint.connect(self.tls.clone(), self.config.clone(), &target).await?;
         let tell = self.tell.clone();
         // That a direct pair is none is usual: not every network leads everywhere.
         let failed = move |attempt: &FailedAttempt| {
@@ -84,21 +101,27 @@ impl Link {
                 tell(Event::NoPath(attempt.to_string()));
             }
         };
-        let keeper = PathManager::start_with_callback(&connection, target, failed);
-        Ok((connection, keeper))
+        Ok(self.client.connect(target, via, failed).await?)
+    }
+
+    /// Name of the server in TLS, which networks on the way see over TCP.
+    fn name(&self) -> String {
+        let host = &self.server.host;
+        let is_seen = self.carrier != Carrier::Udp && ServerName::try_from(host.as_str()).is_ok();
+        if is_seen { host.clone() } else { "vmcc".to_owned() }
     }
 
     fn watch(&self, connection: Connection) {
         let tell = self.tell.clone();
-        let remote = connection.paths().first().map(|path| path.route.remote);
+        let remote = connection.paths().first().map(|path| path.remote);
         let Some(remote) = remote else { return };
         tell(Event::Connected(remote));
         if !connection.is_multipath() {
             tell(Event::Single(remote));
         }
         tokio::spawn(async move {
-            let error = connection.closed().await;
-            tell(Event::Lost(remote, error.to_string()));
+            let end = connection.closed().await;
+            tell(Event::Lost(remote, end.reason));
         });
     }
 }
@@ -109,10 +132,12 @@ mod tests {
     use super::*;
     use crate::keys::Identity;
     use crate::run::block_on;
+    use crate::trust;
     use std::collections::BTreeSet;
     use std::sync::Mutex as Told;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use vmcc_transport::{Retry, Server};
+    use vmcc_transport::{Config, Retry, Server};
+    use vmcc_udp::Endpoint;
 
     #[test]
     fn single_path_server_is_used_and_reported() {
@@ -140,6 +165,8 @@ mod tests {
                 most: 5,
                 socks: None,
                 forwards: Vec::new(),
+                carrier: Carrier::Udp,
+                http_proxy: None,
                 qlog: None,
                 metrics: None,
             };

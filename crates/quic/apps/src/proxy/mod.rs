@@ -1,7 +1,8 @@
 //! Connections of other programs through one connection of ours: `vmcc proxy`.
 //!
 //! The client side listens for SOCKS5 and at fixed addresses; each connection becomes a stream, whose first message says where it leads. The
-//! server side connects there. UDP (SOCKS5's UDP ASSOCIATE) travels in datagrams (RFC 9221), each with the number of its association.
+//! server side connects there. UDP (SOCKS5's UDP ASSOCIATE) travels in datagrams (RFC 9221), each with the number of its association; it is
+//! refused where the session has none, because TCP carries it.
 
 mod client;
 mod datagrams;
@@ -18,15 +19,17 @@ pub use server::{ServerJob, server};
 
 use crate::endpoint_addr::{EndpointAddr, ResolveError};
 use crate::keys::KeysError;
-use crate::status::metrics;
+use crate::session::ConnectError;
+use crate::session::connect::ClientError;
 use crate::status::server::StatusServer;
+use crate::status::{Registry, metrics};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use vmcc_telemetry::Server;
 use vmcc_transport::Config;
-use vmcc_udp::{ConnectError, Endpoint, Qlog};
+use vmcc_udp::Qlog;
 use vmcc_units::time::Span;
 
 /// Default address of SOCKS5.
@@ -86,6 +89,12 @@ pub enum ProxyError {
     /// The user wanted it.
     #[error("interrupted")]
     Interrupted,
+    /// An option that the carrier does not have.
+    #[error("{0} needs --carrier udp: {1}")]
+    NotOverTcp(&'static str, &'static str),
+    /// The other way round.
+    #[error("--via-http-proxy needs --carrier tcp or auto: HTTP proxies do not pass on UDP")]
+    NeedsTcp,
     /// Keys.
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -95,6 +104,15 @@ pub enum ProxyError {
     /// The system.
     #[error("{0}")]
     System(#[from] io::Error),
+}
+
+impl From<ClientError> for ProxyError {
+    fn from(error: ClientError) -> ProxyError {
+        match error {
+            ClientError::Tls(error) => ProxyError::Tls(error),
+            ClientError::System(error) => ProxyError::System(error),
+        }
+    }
 }
 
 /// The first message on a stream.
@@ -117,7 +135,7 @@ const MAX_MESSAGE: usize = 2 << 10;
 /// Streams of a client at a time: its programs.
 const MAX_STREAMS: u64 = 1024;
 
-/// Settings of the connection: many streams, none of which can use up what all may send when nobody reads it. What the peer may open is
+/// Settings of the session: many streams, none of which can use up what all may send when nobody reads it. What the peer may open is
 /// `streams`.
 fn config(qlog: Option<Arc<Qlog>>, streams: u64) -> Config {
     const CONNECTION_WINDOW: u64 = 64 << 20;
@@ -143,13 +161,13 @@ struct Exporters {
 }
 
 fn start_exporters(
-    endpoint: &Endpoint,
+    registry: &Arc<Registry>,
     metrics: Option<SocketAddr>,
     tell: &link::EventHandler,
 ) -> Result<Exporters, ProxyError> {
     let serve =
-        |address| metrics::serve(address, endpoint).map_err(|source| ProxyError::Listen { address, source });
+        |address| metrics::serve(address, registry).map_err(|source| ProxyError::Listen { address, source });
     let server = metrics.map(serve).transpose()?;
     server.iter().for_each(|server| tell(Event::Listening("Prometheus", server.at())));
-    Ok(Exporters { _status: StatusServer::open(endpoint, "proxy"), _metrics: server })
+    Ok(Exporters { _status: StatusServer::open(registry, "proxy"), _metrics: server })
 }

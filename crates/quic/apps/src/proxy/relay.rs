@@ -1,5 +1,6 @@
 //! One program's connection and the stream that carries it.
 
+use crate::session::Stream;
 use nix::libc;
 use socket2::{SockRef, TcpKeepalive};
 use std::cell::RefCell;
@@ -13,7 +14,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
-use vmcc_udp::Stream;
 
 /// Bytes read at a time, and the most of a direction that wait for room here.
 const CHUNK: usize = 32 << 10;
@@ -64,8 +64,7 @@ pub(super) enum Progress {
 /// the other side as well: a part must not be taken for the whole. What one end has sent completely is delivered before that.
 pub(super) async fn relay(tcp: TcpStream, stream: Stream, keepalive: Keepalive, on: impl Fn(Progress)) {
     let _ = tcp.set_nodelay(true);
-    let stopped = stream.stopped();
-    let (mut send, mut recv) = stream.into_split();
+    let Stream { mut send, mut recv, stopped } = stream;
     let up = async {
         pump(&mut Socket(&tcp), &mut send, &on).await?;
         on(Progress::HalfClosed);

@@ -7,7 +7,9 @@ use super::relay::{Keepalive, relay};
 use super::{ALPN, Event, MAX_MESSAGE, MAX_STREAMS, Open, ProxyError, Reply, config, socks, start_exporters};
 use crate::keys::{Fingerprint, Identity};
 use crate::run::{block_on, run_until, stop_requested};
-use crate::trust::{self, Trust};
+use crate::session::accept::{Bounds, Server};
+use crate::session::{Carrier, Connection, Stream};
+use crate::trust::Trust;
 use crate::wire;
 use std::collections::BTreeSet;
 use std::io;
@@ -15,13 +17,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::time::timeout;
-use vmcc_transport::{Retry, Server};
-use vmcc_udp::{Connection, Endpoint, Qlog, Stream};
+use vmcc_udp::Qlog;
 
-/// Handshakes under way from which on clients have to show that they receive.
-const RETRY_ABOVE: usize = 32;
-const MAX_CONNECTIONS: usize = 4096;
+/// Handshakes under way from which on clients have to show that they receive, and connections at a time.
+const BOUNDS: Bounds = Bounds { retry_above: 32, max_connections: 4096 };
 /// Time for a stream's first message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(15);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,6 +35,8 @@ pub struct ServerJob {
     pub peers: BTreeSet<Fingerprint>,
     /// Certificate of this side.
     pub identity: Identity,
+    /// Transport of sessions.
+    pub carrier: Carrier,
     /// Log of connections.
     pub qlog: Option<Arc<Qlog>>,
     /// Address for Prometheus.
@@ -48,34 +51,44 @@ pub fn server(job: &ServerJob, tell: EventHandler, stop: &AtomicBool) -> Result<
     if job.peers.is_empty() && !job.listen.ip().is_loopback() {
         return Err(ProxyError::Open(job.listen));
     }
+    if job.carrier == Carrier::Tcp && job.metrics.is_some() {
+        return Err(ProxyError::NotOverTcp(
+            "--metrics",
+            "its figures are those of QUIC; `vmcc status` has those of TCP",
+        ));
+    }
     let trust = if job.peers.is_empty() { Trust::Any } else { Trust::Only(job.peers.clone()) };
     // Each program takes two.
     vmcc_config::allow_open_files();
     block_on(async {
-        let tls = trust::server(&job.identity, trust, ALPN)?;
-        let retry = Retry::Above(RETRY_ABOVE);
-        let config = Arc::new(config(job.qlog.clone(), MAX_STREAMS));
-        let server = Server { tls, config, retry, max_connections: MAX_CONNECTIONS };
-        let endpoint = Endpoint::new(Some(server))?;
-        let bound =
-            endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
-        endpoint.set_reset_key(&super::reset::key(&job.identity, bound)?);
-        let _exporters = start_exporters(&endpoint, job.metrics, &tell)?;
-        tell(Event::Listening("clients", bound));
+        let config = config(job.qlog.clone(), MAX_STREAMS);
+        let mut server = Server::new(job.carrier, &job.identity, trust, ALPN, config, BOUNDS)?;
+        let listening = |source| ProxyError::Listen { address: job.listen, source };
+        let mut listen = job.listen;
+        if job.carrier != Carrier::Udp {
+            let listener = TcpListener::bind(listen).await.map_err(listening)?;
+            listen = listener.local_addr()?;
+            server.listen_tcp(vec![listener])?;
+        }
+        if job.carrier != Carrier::Tcp {
+            listen = server.endpoint.bind(listen).map_err(listening)?;
+            server.endpoint.set_reset_key(&super::reset::key(&job.identity, listen)?);
+        }
+        let _exporters = start_exporters(&server.registry, job.metrics, &tell)?;
+        tell(Event::Listening("clients", listen));
         let accept = async {
             loop {
-                tokio::spawn(client(endpoint.accept().await, tell.clone()));
+                tokio::spawn(client(server.accept().await, tell.clone()));
             }
         };
         run_until(stop_requested(stop), accept).await.unwrap_or(());
-        endpoint.close_all(0, "the proxy ends");
-        let _ = timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
+        let _ = timeout(CLOSE_TIMEOUT, server.registry.close(0, "the proxy ends")).await;
         Ok(())
     })?
 }
 
 async fn client(connection: Connection, tell: EventHandler) {
-    let remote = connection.paths().first().map(|path| path.route.remote);
+    let remote = connection.paths().first().map(|path| path.remote);
     if let Some(remote) = remote {
         tell(Event::Connected(remote));
     }
@@ -93,7 +106,8 @@ async fn client(connection: Connection, tell: EventHandler) {
         }
     };
     if let Some(remote) = remote {
-        tell(Event::Lost(remote, error.to_string()));
+        let reason = connection.end().map_or_else(|| error.to_string(), |end| end.reason);
+        tell(Event::Lost(remote, reason));
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) const NETWORK_UNREACHABLE: u8 = 3;
 pub(super) const HOST_UNREACHABLE: u8 = 4;
 pub(super) const REFUSED: u8 = 5;
 pub(super) const TIMED_OUT: u8 = 6;
-const NO_SUCH_COMMAND: u8 = 7;
+pub(super) const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
 
 /// A program's request.

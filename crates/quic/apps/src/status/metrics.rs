@@ -1,6 +1,6 @@
 //! Figures for Prometheus.
 
-use super::Path;
+use super::{Path, Registry};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::time::interval;
 use vmcc_telemetry::Kind::{Counter, Gauge};
 use vmcc_telemetry::{Figures, Server};
-use vmcc_udp::Endpoint;
 
 /// Figures of a path are read this often: what it carried after that and before its end is not counted.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -85,17 +84,14 @@ fn counts(path: &Path) -> Counts {
 }
 
 /// Answers at `address` until what it gives is dropped. Paths are looked at as long as the current tokio runtime runs.
-pub(crate) fn serve(address: SocketAddr, endpoint: &Endpoint) -> io::Result<Server> {
+pub(crate) fn serve(address: SocketAddr, registry: &Arc<Registry>) -> io::Result<Server> {
     let meter = Arc::new(Mutex::new(Meter::default()));
     let look = {
-        let endpoint = endpoint.clone();
+        let registry = registry.clone();
         move || {
             let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
             // All of them: a sum of some would go back.
-            let reports = endpoint.reports(usize::MAX).0.into_iter();
-            let none = HashMap::new();
-            let connections: Vec<_> = reports.map(|report| super::connection(report, &none)).collect();
-            meter.read(&connections);
+            meter.read(&registry.quic(usize::MAX).0);
             meter.figures()
         }
     };

@@ -6,15 +6,15 @@
 mod client;
 mod dir;
 pub(crate) mod metrics;
+mod registry;
 pub(crate) mod server;
 
 pub use client::programs;
 pub(crate) use dir::create as private_dir;
+pub(crate) use registry::{PipeGuard, Registry};
 
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use vmcc_udp::{ConnectionReport, Endpoint, sources};
+use std::net::SocketAddr;
 
 /// Connections that are told of.
 const MAX_CONNECTIONS: usize = 1000;
@@ -79,22 +79,14 @@ pub struct Path {
 }
 
 impl Program {
-    fn now(name: &str, endpoint: &Endpoint) -> Program {
-        let (reports, count) = endpoint.reports(MAX_CONNECTIONS);
-        let own = sources().unwrap_or_default().into_iter();
-        let mut devices: HashMap<_, _> = own.map(|source| (source.ip, source.interface)).collect();
-        // Paths by relays begin at the relay's address, and leave by an interface here.
-        let locals = reports.iter().flat_map(|report| &report.paths).map(|path| path.route.local);
-        for local in locals.collect::<Vec<_>>() {
-            let device = endpoint.via(local).and_then(|via| devices.get(&via.source).cloned());
-            devices.extend(device.map(|device| (local.ip(), device)));
-        }
+    fn now(name: &str, registry: &Registry) -> Program {
+        let (connections, count) = registry.connections(MAX_CONNECTIONS);
         Program {
             name: name.to_owned(),
             pid: std::process::id(),
             namespace: namespace(),
-            more: (count - reports.len().min(count)) as u64,
-            connections: reports.into_iter().map(|report| connection(report, &devices)).collect(),
+            more: (count - connections.len().min(count)) as u64,
+            connections,
         }
     }
 }
@@ -102,28 +94,4 @@ impl Program {
 /// The network namespace of this process, or nothing where there are none.
 fn namespace() -> String {
     std::fs::read_link("/proc/self/ns/net").map_or(String::new(), |link| link.display().to_string())
-}
-
-fn connection(report: ConnectionReport, devices: &HashMap<IpAddr, String>) -> Connection {
-    let path = |path: vmcc_transport::PathReport| Path {
-        number: path.id,
-        local: path.route.local,
-        remote: path.route.remote,
-        device: devices.get(&path.route.local.ip()).cloned(),
-        backup: path.backup,
-        silent: path.failed,
-        cwnd_pkt: path.cwnd_pkt,
-        srtt_us: u32::try_from(path.srtt.us()).unwrap_or(u32::MAX),
-        in_flight_bytes: path.in_flight,
-        acked_pkt: path.acked_packets,
-        marked_pkt: path.marked_packets,
-        lost_pkt: path.lost_packets,
-        acked_bytes: path.payload_out,
-        received_bytes: path.payload_in,
-    };
-    Connection {
-        number: report.number,
-        algorithm: report.algorithm.to_owned(),
-        paths: report.paths.into_iter().filter(|path| path.open).map(path).collect(),
-    }
 }

@@ -1,16 +1,16 @@
 //! Status socket of a running program.
 
-use super::{Program, client, dir};
+use super::{Program, Registry, client, dir};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use vmcc_udp::Endpoint;
 
 /// Whoever asks has this long to take the answer.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,18 +32,18 @@ impl Drop for StatusServer {
 
 impl StatusServer {
     /// As a task of the current tokio runtime; none where no folder for it can be had, which is nothing that a program should fail for.
-    pub(crate) fn open(endpoint: &Endpoint, name: &'static str) -> Option<StatusServer> {
+    pub(crate) fn open(registry: &Arc<Registry>, name: &'static str) -> Option<StatusServer> {
         let folder = dir::create()?;
         client::remove_stale(&folder);
         let socket = folder.join(format!("{}.sock", std::process::id()));
         let listener = listen(&folder, &socket).ok()?;
-        let endpoint = endpoint.clone();
+        let registry = registry.clone();
         let task = tokio::spawn(async move {
             loop {
                 match listener.accept().await {
                     // Who goes away, or does not listen, is nobody's concern but its own.
                     Ok((asker, _)) => {
-                        drop(timeout(REPLY_TIMEOUT, reply(asker, Program::now(name, &endpoint))).await)
+                        drop(timeout(REPLY_TIMEOUT, reply(asker, Program::now(name, &registry))).await)
                     }
                     Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
                 }

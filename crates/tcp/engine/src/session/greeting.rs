@@ -35,12 +35,12 @@ impl Session {
     }
 
     fn own_limits(&self) -> PeerLimits {
-        let Config { connection_window, stream_window, .. } = self.config;
+        let stream = self.config.limits().initial_stream_limit();
         PeerLimits {
-            max_data: connection_window,
-            bidi_remote: stream_window,
-            bidi_local: stream_window,
-            uni: stream_window,
+            max_data: self.config.connection_window,
+            bidi_remote: stream,
+            bidi_local: stream,
+            uni: stream,
             max_streams_bidi: self.config.max_streams_bidi,
             max_streams_uni: self.config.max_streams_uni,
         }

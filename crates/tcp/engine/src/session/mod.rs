@@ -35,6 +35,8 @@ pub struct CarrierStats {
     pub open: bool,
     /// It is silent while others work.
     pub suspect: bool,
+    /// It carries data only while no other one can.
+    pub backup: bool,
     /// Smoothed RTT at session level.
     pub srtt: Span,
     /// Records that the peer has not acknowledged.
@@ -153,6 +155,14 @@ impl Session {
         }
     }
 
+    /// Makes a carrier a backup: it carries data only while no other carrier can. Each end decides for its own direction.
+    pub fn set_backup(&mut self, carrier: CarrierId, backup: bool) {
+        if let Some(slot) = self.slot_of(carrier) {
+            self.carriers[slot].backup = backup;
+            self.refresh(slot);
+        }
+    }
+
     /// Opens a stream; none if the peer allows no more now.
     pub fn open_stream(&mut self, dir: Dir) -> Option<u64> {
         if self.phase == Phase::Open { self.streams.open(dir) } else { None }
@@ -235,6 +245,7 @@ impl Session {
             carrier: carrier.number,
             open: carrier.is_open(),
             suspect: carrier.is_suspect(),
+            backup: carrier.backup,
             srtt: carrier.rtt.srtt(),
             outstanding: carrier.outstanding.len(),
             bytes_out: carrier.bytes_out,

@@ -158,9 +158,10 @@ impl Session {
         if self.streams.credit() == 0 {
             self.selector.note_blocked();
         }
+        let only_backups = self.carriers.iter().all(|carrier| carrier.backup || !carrier.is_usable());
         let has_room = |&slot: &usize| {
             let carrier = &self.carriers[slot];
-            carrier.is_usable() && carrier.room() >= carrier.mss()
+            carrier.is_usable() && carrier.room() >= carrier.mss() && (only_backups || !carrier.backup)
         };
         let fast =
             (0..self.carriers.len()).filter(has_room).min_by_key(|&slot| self.carriers[slot].srtt())?;

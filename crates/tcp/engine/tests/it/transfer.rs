@@ -102,6 +102,43 @@ fn both_ends_full_is_no_deadlock() {
 }
 
 #[test]
+fn first_window_of_a_stream_is_announced_and_grows() {
+    let config = Config { first_stream_window: 30_000, reserved_stream_window: 10_000, ..Config::default() };
+    let mut world = World::connected(config, &[(10, 5), (10, 5)]);
+    let stream = world.end(CLIENT).open_stream(Dir::Uni).unwrap();
+    assert_eq!(world.end(CLIENT).write(stream, &[5; 400_000]).unwrap(), 400_000);
+    world.run_for(Span::from_secs(1));
+    // Nobody has read: no more has come than was announced, and no rule was broken.
+    let received: u64 = world.end(SERVER).carriers().map(|own| own.bytes_in).sum();
+    assert!((10_000..11_000).contains(&received), "{received}");
+    let (mut read, mut buffer) = (0, vec![0; 1 << 16]);
+    for _ in 0..1_000 {
+        while let Ok(Some(len @ 1..)) = world.end(SERVER).read(stream, &mut buffer) {
+            read += len;
+        }
+        world.run_for(Span::from_ms(5));
+    }
+    assert_eq!(read, 400_000);
+}
+
+#[test]
+fn backup_carrier_is_used_only_while_no_other_can_carry() {
+    let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
+    world.end(CLIENT).set_backup(1, true);
+    let stream = world.end(CLIENT).open_stream(Dir::Uni).unwrap();
+    world.end(CLIENT).write(stream, &[5; 400_000]).unwrap();
+    world.run_for(Span::from_secs(2));
+    let sent = |world: &mut World, carrier| {
+        world.end(CLIENT).carriers().find(|own| own.carrier == carrier).map_or(0, |own| own.bytes_out)
+    };
+    assert!(sent(&mut world, 0) > 400_000 && sent(&mut world, 1) < 10_000);
+    world.kill(0);
+    world.end(CLIENT).write(stream, &[5; 400_000]).unwrap();
+    world.run_for(Span::from_secs(2));
+    assert!(sent(&mut world, 1) > 400_000);
+}
+
+#[test]
 fn a_reader_that_does_not_read_bounds_memory() {
     let config = Config { connection_window: 200_000, stream_window: 100_000, ..Config::default() };
     let mut world = World::connected(config, &[(100, 5), (100, 5)]);

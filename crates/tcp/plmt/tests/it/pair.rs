@@ -34,13 +34,13 @@ pub(crate) fn security() -> (ClientSecurity, ServerSecurity) {
 }
 
 pub(crate) fn routes(addresses: &[SocketAddr]) -> Vec<Route> {
-    addresses.iter().map(|&remote| Route { local: None, device: None, remote }).collect()
+    addresses.iter().map(|&remote| Route { local: None, device: None, remote, proxy: None }).collect()
 }
 
 /// A server at two addresses of this host.
 pub(crate) async fn listen(security: ServerSecurity) -> Listener {
     let addresses = ["127.0.0.1:0", "127.0.0.2:0"].map(|text| text.parse().unwrap());
-    Listener::bind(&addresses, Config::default(), security).await.unwrap()
+    Listener::bind(&addresses, Config::default(), security, false).await.unwrap()
 }
 
 /// Both ends of a session, once `carriers` carriers are open at both.
@@ -50,7 +50,7 @@ pub(crate) async fn pair(
     carriers: usize,
 ) -> (Connection, Connection) {
     let routes = routes(listener.addresses());
-    let client = timeout(BOUND, connect(Config::default(), security, routes)).await.unwrap().unwrap();
+    let client = timeout(BOUND, connect(Config::default(), security, routes, None)).await.unwrap().unwrap().0;
     let server = timeout(BOUND, listener.accept()).await.unwrap().unwrap();
     wait_carriers(&client, carriers).await;
     wait_carriers(&server, carriers).await;

@@ -12,15 +12,15 @@ fn data(len: usize) -> Vec<u8> {
 /// Sends bytes one way and their copy back; what came back.
 async fn echo(client: &Connection, server: &Connection, data: &[u8]) -> Vec<u8> {
     let answer = async {
-        let mut stream = server.accept().await.unwrap();
+        let (mut send, mut recv) = server.accept_stream().await.unwrap().into_split();
         let mut all = Vec::new();
-        stream.read_to_end(&mut all).await.unwrap();
-        stream.write_all(&all).await.unwrap();
-        stream.shutdown().await.unwrap();
-        stream.wait_acked().await.unwrap();
+        recv.read_to_end(&mut all).await.unwrap();
+        send.write_all(&all).await.unwrap();
+        send.shutdown().await.unwrap();
+        send.wait_acked().await.unwrap();
     };
     let ask = async {
-        let mut stream = client.open().await.unwrap();
+        let mut stream = client.open_stream().await.unwrap();
         stream.write_all(data).await.unwrap();
         stream.shutdown().await.unwrap();
         let mut all = Vec::new();
@@ -49,13 +49,14 @@ async fn many_streams_share_a_session() {
     let (client, server) = pair(&mut listener, client_security, 2).await;
     let serve = async {
         loop {
-            let Ok(mut stream) = server.accept().await else { return };
+            let Ok(stream) = server.accept_stream().await else { return };
             tokio::spawn(async move {
+                let (mut send, mut recv) = stream.into_split();
                 let mut all = Vec::new();
-                stream.read_to_end(&mut all).await.unwrap();
-                stream.write_all(&all).await.unwrap();
-                stream.shutdown().await.unwrap();
-                stream.wait_acked().await.unwrap();
+                recv.read_to_end(&mut all).await.unwrap();
+                send.write_all(&all).await.unwrap();
+                send.shutdown().await.unwrap();
+                send.wait_acked().await.unwrap();
             });
         }
     };
@@ -66,7 +67,7 @@ async fn many_streams_share_a_session() {
             let client = client.clone();
             tasks.push(tokio::spawn(async move {
                 let data = data(1000 + i);
-                let mut stream = client.open().await.unwrap();
+                let mut stream = client.open_stream().await.unwrap();
                 stream.write_all(&data).await.unwrap();
                 stream.shutdown().await.unwrap();
                 let mut all = Vec::new();
@@ -89,21 +90,21 @@ async fn many_streams_share_a_session() {
 async fn an_end_by_the_peer_is_an_error_with_its_reason() {
     let mut listener = listen(ServerSecurity::Plain).await;
     let (client, server) = pair(&mut listener, ClientSecurity::Plain, 2).await;
-    let mut stream = client.open().await.unwrap();
+    let mut stream = client.open_stream().await.unwrap();
     stream.write_all(b"half").await.unwrap();
     server.close(7, "shutting down");
     let error = timeout(BOUND, stream.read_u8()).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("code 7: shutting down"), "{error}");
-    assert!(client.open().await.is_err());
+    assert!(client.open_stream().await.is_err());
 }
 
 #[tokio::test]
 async fn a_dropped_stream_never_looks_complete() {
     let mut listener = listen(ServerSecurity::Plain).await;
     let (client, server) = pair(&mut listener, ClientSecurity::Plain, 1).await;
-    let mut stream = client.open().await.unwrap();
+    let mut stream = client.open_stream().await.unwrap();
     stream.write_all(b"half").await.unwrap();
-    let mut received = timeout(BOUND, server.accept()).await.unwrap().unwrap();
+    let mut received = timeout(BOUND, server.accept_stream()).await.unwrap().unwrap();
     drop(stream);
     let error = timeout(BOUND, received.read_to_end(&mut Vec::new())).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -113,10 +114,10 @@ async fn a_dropped_stream_never_looks_complete() {
 async fn nobody_at_the_address_is_an_error_that_names_it() {
     // Bound and closed again: nobody listens there.
     let address = std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
-    let connecting = connect(Config::default(), ClientSecurity::Plain, routes(&[address]));
+    let connecting = connect(Config::default(), ClientSecurity::Plain, routes(&[address]), None);
     let error = timeout(BOUND, connecting).await.unwrap().unwrap_err();
     assert!(matches!(error, ConnectError::Unreachable { remote, .. } if remote == address), "{error}");
-    let none = connect(Config::default(), ClientSecurity::Plain, Vec::new()).await;
+    let none = connect(Config::default(), ClientSecurity::Plain, Vec::new(), None).await;
     assert!(matches!(none, Err(ConnectError::NoRoute)));
 }
 
@@ -125,8 +126,8 @@ async fn an_address_without_a_server_does_not_hold_up_the_other() {
     let mut listener = listen(ServerSecurity::Plain).await;
     let dead = std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
     let addresses = [dead, listener.addresses()[0]];
-    let connecting = connect(Config::default(), ClientSecurity::Plain, routes(&addresses));
-    let client = timeout(BOUND, connecting).await.unwrap().unwrap();
+    let connecting = connect(Config::default(), ClientSecurity::Plain, routes(&addresses), None);
+    let (client, _) = timeout(BOUND, connecting).await.unwrap().unwrap();
     let server = timeout(BOUND, listener.accept()).await.unwrap().unwrap();
     wait_carriers(&client, 1).await;
     let data = data(100_000);
@@ -138,7 +139,7 @@ async fn an_untrusted_server_is_refused_with_its_reason() {
     let (client_security, _) = security();
     let (_, server_security) = security();
     let listener = listen(server_security).await;
-    let connecting = connect(Config::default(), client_security, routes(listener.addresses()));
+    let connecting = connect(Config::default(), client_security, routes(listener.addresses()), None);
     let error = timeout(BOUND, connecting).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
 }
