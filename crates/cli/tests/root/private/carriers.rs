@@ -1,5 +1,6 @@
-//! `vmcc proxy` over TCP carriers: unmodified programs over two paths, without UDP and without MPTCP.
+//! `vmcc proxy` and `vmcc cp` over TCP carriers: unmodified programs over two paths, without UDP and without MPTCP.
 
+use crate::nobody::{Files, NOBODY, document, far_end};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -74,6 +75,11 @@ impl Net {
         run(&format!("ip -n {} rule add to {net} blackhole", self.router));
     }
 
+    fn sent_by(&self, port: &str) -> u64 {
+        let path = format!("/sys/class/net/{port}/statistics/tx_bytes");
+        self.here.run(&format!("cat {path}")).trim().parse().unwrap()
+    }
+
     fn proxy(&self, namespace: &Namespace, user: &str, args: &[&str]) -> Side {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &namespace.0, env!("CARGO_BIN_EXE_vmcc"), "proxy"]);
@@ -92,7 +98,7 @@ impl Net {
         (server, client)
     }
 
-    /// Paths of the client's only session, once they are as wanted.
+    /// Carriers of the client's only session, once they are as wanted.
     fn paths(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let begun = Instant::now();
         loop {
@@ -102,8 +108,10 @@ impl Net {
                 .unwrap();
             let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             let connections = status["connections"].as_array().cloned().unwrap_or_default();
-            let paths = connections.iter().find_map(|one| one["paths"].as_array()).cloned();
-            let paths = paths.unwrap_or_default();
+            // A QUIC connection under it is shown by itself.
+            let is_session = |one: &&Value| one["algorithm"].as_str().unwrap().starts_with("uncoupled");
+            let session = connections.iter().find(is_session);
+            let paths = session.and_then(|one| one["paths"].as_array()).cloned().unwrap_or_default();
             if wanted(&paths) {
                 return paths;
             }
@@ -299,6 +307,28 @@ impl Drop for Sshd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A user without rights copies over both paths, one of which is cut.
+#[test]
+fn root_copy_goes_over_tcp_without_udp_and_outlives_a_cut_path() {
+    let (files, net) = (Files::new(), Net::new());
+    net.udp("A");
+    let all = files.data(12_000_000);
+    let mut far = far_end(&files, &net.there);
+    let within = format!("ip netns exec {} {NOBODY} env XDG_RUNTIME_DIR=/nonexistent", net.here);
+    let mut child = files.cp(&within, "there/copy").args(["--carrier", "tcp"]).spawn().unwrap();
+    let begun = Instant::now();
+    while ["p0", "p1"].iter().any(|port| net.sent_by(port) < 1_000_000) {
+        assert!(begun.elapsed() < BOUND && child.try_wait().unwrap().is_none(), "both paths carry");
+        thread::sleep(Duration::from_millis(10));
+    }
+    net.cut("p0");
+    let output = child.wait_with_output().unwrap();
+    let copied = document(&output);
+    assert_eq!(output.status.code(), Some(0), "{copied}");
+    assert!(fs::read(files.path("there/copy")).unwrap() == all);
+    assert!(far.wait().unwrap().success(), "the far end ends with its client");
 }
 
 #[test]

@@ -131,14 +131,15 @@ fn quic(report: ConnectionReport, devices: &HashMap<IpAddr, String>) -> Connecti
 fn tcp(number: u64, carriers: Vec<CarrierReport>, devices: &HashMap<IpAddr, String>) -> Connection {
     let congestion = carriers.iter().find_map(|carrier| carrier.congestion.clone());
     let algorithm = congestion.map_or_else(|| "uncoupled".to_owned(), |name| format!("uncoupled-{name}"));
-    let path = |CarrierReport { stats, info, local, remote, .. }| Path {
+    let path = |CarrierReport { stats, info, congestion, local, remote, .. }| Path {
         number: u32::try_from(stats.carrier).unwrap_or(u32::MAX),
         local,
         remote,
         device: devices.get(&local.ip().to_canonical()).cloned(),
         backup: stats.backup,
         silent: stats.suspect,
-        cwnd_pkt: info.cwnd_pkt,
+        // A pipe over QUIC has those of its own paths.
+        cwnd_pkt: if congestion.is_some() { info.cwnd_pkt } else { 0 },
         srtt_us: u32::try_from(info.srtt.us()).unwrap_or(u32::MAX),
         in_flight_bytes: info.in_flight,
         acked_pkt: 0,
