@@ -86,7 +86,7 @@ pub enum ConnectError {
 }
 
 /// Makes a session along the first route that answers; the others join it. Each is dialled again for as long as the session lives and the
-/// [`Dialer`] has it. Where there is a `preferred` dialer, TCP starts [`ATTEMPT_DELAY`] after it, and its carriers are backups.
+/// [`Dialer`] has it. Where there is a `preferred` dialer, TCP starts 250 ms after it, and its carriers are backups.
 ///
 /// # Errors
 /// Every route failed once before one answered, or the server refused.
