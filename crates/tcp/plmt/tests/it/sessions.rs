@@ -5,12 +5,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use vmcc_plmt::{ClientSecurity, Config, ConnectError, Connection, ServerSecurity, connect};
 
-fn data(len: usize) -> Vec<u8> {
+pub(crate) fn data(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ i >> 8 ^ i >> 16) as u8).collect()
 }
 
 /// Sends bytes one way and their copy back; what came back.
-async fn echo(client: &Connection, server: &Connection, data: &[u8]) -> Vec<u8> {
+pub(crate) async fn echo(client: &Connection, server: &Connection, data: &[u8]) -> Vec<u8> {
     let answer = async {
         let (mut send, mut recv) = server.accept_stream().await.unwrap().into_split();
         let mut all = Vec::new();
