@@ -272,6 +272,10 @@ impl Drop for HeldCarrier {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
         let mut inner = shared.lock();
+        // The last bytes of a closed session are the driver's to send.
+        if inner.error.is_some() {
+            return;
+        }
         let now = inner.now();
         inner.session.carrier_closed(now, self.id, "its route is gone");
         inner.dispatch();
