@@ -11,6 +11,7 @@
 #   demo    build and run; guest too, if this host cannot run the kernel engine itself
 #   guest   QEMU and the kernels of `make kernels` (KERNELS="6.1 7" chooses among the series)
 #   deb     what `make deb` packs with
+#   apps    applications that workloads run: Redis, PostgreSQL, sshd, FTP (some install a service)
 #   docs    the generator of the documents' site (in target)
 #   test    deb, docs, clang-format, shellcheck, Python libraries that open result files, Prometheus (in target)
 #
@@ -41,7 +42,7 @@ host_runs_kernel_engine() {
 groups=()
 for word in "${@:-demo}"; do
 	case $word in
-	build | run | guest | deb | docs) groups+=("$word") ;;
+	build | run | guest | deb | docs | apps) groups+=("$word") ;;
 	test) groups+=(test deb docs) ;;
 	demo)
 		groups+=(build run)

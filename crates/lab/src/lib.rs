@@ -52,8 +52,8 @@ pub use registry::{Busy, Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
     Cc, Cut, Deschedule, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Quic,
-    Remap, Role, Routed, RoutedLink, Shape, Sharing, Throttle, Transport, VirtualHost, Wire,
+    Remap, Requests, Role, Routed, RoutedLink, Shape, Sharing, Throttle, Transport, VirtualHost, Wire,
 };
 pub use vm::{VirtualMachine, sender};
 pub use vmcc_network::Guarantee;
-pub use workload::{Probing, Programs, quic_end};
+pub use workload::{Generating, Probing, Programs, quic_end};

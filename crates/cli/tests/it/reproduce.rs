@@ -17,10 +17,10 @@ fn the_list_says_what_there_is_of_each_figure() {
     };
     assert!(find("vmcc", "fig9")["claims"].as_u64().unwrap() >= 5);
     assert_eq!(find("vmcc", "fig9").get("results"), None);
-    assert_eq!(find("icpe", "fig4").get("claims"), None);
+    assert_eq!(find("icpe", "fig6").get("claims"), None);
     let text = String::from_utf8(output(dir.path(), &["reproduce"]).stdout).unwrap();
     let line = |name: &str| text.lines().find(|l| l.trim_start().starts_with(name)).unwrap().to_owned();
-    assert!(line("icpe/fig4").contains("no scenario yet"), "{text}");
+    assert!(line("icpe/fig6").contains("no scenario yet"), "{text}");
     assert!(line("vmcc/fig9").contains("claims"), "{text}");
 }
 
@@ -38,8 +38,8 @@ fn what_is_not_there_is_refused_with_the_nearest_name() {
     );
     let map = refused(dir.path(), &["reproduce", "mtcp/fig1"], 2);
     assert!(map.contains("mtcp/fig1: an inventory of the Internet's paths"), "{map}");
-    let none_yet = refused(dir.path(), &["reproduce", "icpe"], 2);
-    assert!(none_yet.contains("icpe: there is no scenario of it yet"), "{none_yet}");
+    let none_yet = refused(dir.path(), &["reproduce", "mctcp"], 2);
+    assert!(none_yet.contains("mctcp: there is no scenario of it yet"), "{none_yet}");
     assert!(names(dir.path()).is_empty(), "nothing is made before that is known");
 }
 

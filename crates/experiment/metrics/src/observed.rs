@@ -48,6 +48,8 @@ pub struct Observed {
     pub connections: Vec<Connection>,
     /// Requests, by when they were answered; those that were not come last.
     pub responses: Vec<Response>,
+    /// Requests that a program counted, instead of reporting each.
+    pub answers: Vec<Answers>,
     /// Probes, those of one way in the order of time.
     pub probes: Vec<Probe>,
     /// Deliveries over time: parts of time without gap, cut at least at the window's ends and where competing traffic
@@ -67,6 +69,21 @@ pub struct Observed {
     pub rtts: Vec<Histogram<u64>>,
     /// Hosts that a virtual machine monitor takes off their CPUs.
     pub off: Vec<Off>,
+}
+
+/// Requests of an entry as its program reports them: a distribution over its whole run.
+#[derive(Debug, Clone)]
+pub struct Answers {
+    /// Index of the entry.
+    pub entry: usize,
+    /// Answered requests.
+    pub answered: u64,
+    /// Duration of the program's requests, in seconds.
+    pub secs: f64,
+    /// Latencies, in nanoseconds; their number may differ, where the program corrects them.
+    pub latencies_ns: Histogram<u64>,
+    /// Requests that were not answered in time.
+    pub unfinished: u64,
 }
 
 /// Joules of counters.

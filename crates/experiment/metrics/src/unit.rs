@@ -23,6 +23,8 @@ pub enum Unit {
     JoulesPerGigabyte,
     /// Something counted, per byte.
     PerByte,
+    /// Something counted, per second.
+    PerSecond,
 }
 
 /// A unit for figures: what to divide by, and its name.
@@ -35,7 +37,7 @@ pub struct Scale {
 }
 
 /// The endings that say a unit.
-const ENDINGS: [(&str, Unit); 7] = [
+const ENDINGS: [(&str, Unit); 8] = [
     ("_bps", Unit::BitsPerSecond),
     ("_us", Unit::Microseconds),
     ("_bytes", Unit::Bytes),
@@ -43,6 +45,7 @@ const ENDINGS: [(&str, Unit); 7] = [
     ("_s_per_gb", Unit::SecondsPerGigabyte),
     ("_j_per_gb", Unit::JoulesPerGigabyte),
     ("_per_byte", Unit::PerByte),
+    ("_per_s", Unit::PerSecond),
 ];
 
 impl Unit {
@@ -62,6 +65,7 @@ impl Unit {
             Self::SecondsPerGigabyte => "s/GB",
             Self::JoulesPerGigabyte => "J/GB",
             Self::PerByte => "1/B",
+            Self::PerSecond => "1/s",
         }
     }
 
@@ -72,6 +76,7 @@ impl Unit {
             Self::Microseconds => &[(1e6, "s"), (1e3, "ms"), (1.0, "µs")],
             Self::Bytes => &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],
             Self::Packets => &[(1.0, "packets")],
+            Self::PerSecond => &[(1e3, "k/s"), (1.0, "/s")],
             // The column's title says the rest.
             Self::Count
             | Self::Ratio

@@ -1,5 +1,5 @@
 use super::*;
-use crate::spec::{Layout, OfPaths, Role, Sharing, Transport};
+use crate::spec::{Flow, Job, Layout, OfPaths, Role, Sharing, Transport};
 use vmcc_scenario::ResolvedCase;
 use vmcc_scenario::model::Marking;
 use vmcc_scenario::{Document, Overrides};
@@ -342,4 +342,65 @@ fn an_incast_comes_in_rounds_at_its_times() {
     };
     assert_eq!(of(""), [Nanos::from_secs(1)]);
     assert_eq!(of("interval='1s'\n"), [1, 2, 3].map(Nanos::from_secs));
+}
+
+#[test]
+fn requests_are_answered_by_the_receiver_of_the_entry() {
+    let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
+    let of = |traffic: &str| {
+        let asks = "[[traffic]]\nkind='request-response'\nrequest='60B'\nresponse='1kB'\n";
+        of_text(&format!("{network}{asks}{traffic}"))
+    };
+    let redis = "program='redis'\nrequests=1000\nconnections=10\n";
+    let spec = of(&format!("{redis}reads=0.75\n")).unwrap();
+    let flow = &spec.flows[0];
+    // Data flow from who answers, which is where the entry's clients send to.
+    assert_eq!((spec.hosts[flow.from].as_str(), spec.hosts[flow.to].as_str()), ("server", "client"));
+    assert!(flow.job.is_fetched() && flow.job.keeps_connections());
+    let Job::Requests(requests) = &flow.job else { panic!("{:?}", flow.job) };
+    assert_eq!((requests.count, requests.readers, flow.connections), (1_000, 8, 10));
+    let error = |traffic: &str| of(traffic).and_then(|spec| spec.check()).unwrap_err().to_string();
+    for (traffic, key) in [
+        ("", "traffic.request-response.program"),
+        ("program='redis'\n", "traffic[request-response].requests"),
+        ("program='nginx'\nrequests=10\n", "traffic[request-response].requests"),
+        ("program='nginx'\nconnections=2\nreads=0.5\n", "traffic[request-response].reads"),
+        ("program='nginx'\nthink='1ms'\n", "traffic.request-response.think"),
+        ("program='postgresql'\nstop='500ms'\n", "traffic[request-response].stop"),
+    ] {
+        assert!(error(traffic).starts_with(key), "{traffic}: {}", error(traffic));
+    }
+}
+
+#[test]
+fn files_of_other_programs_are_put_one_per_connection() {
+    let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
+    let of = |traffic: &str| of_text(&format!("{network}[[traffic]]\nkind='sized'\nsize='10kB'\n{traffic}"));
+    for program in ["rsync", "rsync-ssh", "ftp"] {
+        let spec = of(&format!("program='{program}'\nwrite_rate='1mbit'\n")).unwrap();
+        assert!(spec.check().is_ok() && spec.flows[0].job.is_file() && !spec.flows[0].job.is_fetched());
+    }
+    let error = of("program='ftp'\nconnections=2\n").and_then(|spec| spec.check()).unwrap_err().to_string();
+    assert!(error.starts_with("traffic[sized].connections"), "{error}");
+}
+
+#[test]
+fn a_congestion_generator_has_a_flow_for_each_path() {
+    let network =
+        "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n";
+    let of = |more: &str| {
+        let noise = "[[traffic]]\nkind='congestion-generator'\nmax_rate='10mbit'\nmin_duration='1s'\nmax_duration='2s'\n";
+        of_text(&format!("{network}{noise}{more}"))
+    };
+    let lanes = |more: &str| of(more).unwrap().flows[1..].iter().map(Flow::first_lane).collect::<Vec<_>>();
+    assert_eq!(lanes(""), [0, 1]);
+    assert_eq!(lanes("path='b'\n"), [1]);
+    assert!(of("").unwrap().flows[1].job.is_datagrams());
+    let seeds: Vec<u64> = [1, 2]
+        .map(|seed| match &of("").unwrap().with_seed(seed).flows[1].job {
+            Job::Generated(generating) => generating.seed,
+            other => panic!("{other:?}"),
+        })
+        .into();
+    assert_eq!(seeds, [1, 2]);
 }

@@ -4,14 +4,14 @@ use super::lanes::{lane_on, named, subflows};
 use super::network::Pairs;
 use super::{quic, refuse};
 use crate::Error;
-use crate::spec::{Cc, Flow, Job, Layout, Path, Role, Transport};
-use crate::workload::Probing;
+use crate::spec::{Cc, Flow, Job, Layout, Path, Requests, Role, Transport};
+use crate::workload::{Generating, Probing};
 use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_network::Topology;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{
     Common, FileProgram, Host, Incast, ObjectProgram, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol,
-    Sized, Traffic, TrafficKind,
+    RequestResponse, Sized, Traffic, TrafficKind,
 };
 use vmcc_scenario::sizes::Sizes;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
@@ -39,6 +39,8 @@ pub(super) fn convert(
         let like = common(scenario, traffic, job(scenario, traffic, &key)?, &label)?;
         let times = times(&like, &traffic.kind, &key)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
+            // Answers carry the data, and clients are `from`.
+            let (from, to) = if matches!(like.job, Job::Requests(_)) { (to, from) } else { (from, to) };
             let lanes = layout.paths_between(from, to, paths.len());
             for transport in transports(scenario, traffic, &like.cc, &key, (&lanes, paths))? {
                 let at = |(start, stop): &(Nanos, Nanos)| Flow {
@@ -66,7 +68,9 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
         let of_several = is_multipath(scenario, traffic) || quic::is_quic(scenario, traffic);
         let several = subflows(scenario, traffic).filter(|_| of_several);
         let count = several.unwrap_or(1);
-        for pair in pairs(scenario, traffic, hosts, &key("pairing"))? {
+        for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
+            let asks = matches!(traffic.kind, TrafficKind::RequestResponse(_));
+            let pair = if asks { (to, from) } else { (from, to) };
             let most = all.entry(pair).or_insert(count);
             *most = count.max(*most);
         }
@@ -95,6 +99,11 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
         TrafficKind::Sized(sized) if sized.program == Some(FileProgram::Nfs) => {
             Ok((Job::Chunks { size: sized.size }, sized.connections))
         }
+        TrafficKind::Sized(Sized { program: Some(program), size, write_rate, connections, .. })
+            if *program != FileProgram::Nginx =>
+        {
+            Ok((Job::Transfer { program: *program, size: *size, rate: *write_rate }, *connections))
+        }
         TrafficKind::Sized(sized) => {
             Ok((Job::Sized { size: sized.size, rate: sized.write_rate }, sized.connections))
         }
@@ -110,14 +119,21 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
         TrafficKind::Poisson(poisson) => {
             Ok((objects(scenario, traffic, poisson, key)?, poisson.kept_connections.unwrap_or(1)))
         }
+        TrafficKind::RequestResponse(asking) => {
+            Ok((Job::Requests(requests(traffic, asking, key)?), asking.connections))
+        }
+        TrafficKind::CongestionGenerator(generator) => {
+            let generating = Generating {
+                rates: (generator.min_rate, generator.max_rate),
+                durations: (generator.min_duration, generator.max_duration),
+                busy: generator.busy,
+                packet: generator.packet,
+                seed: scenario.seed,
+                independent: generator.independent,
+            };
+            Ok((Job::Generated(generating), 1))
+        }
         TrafficKind::Probe(probe) => Ok((Job::Probes(probing(scenario, traffic, probe, key)?), 1)),
-        other => refuse(
-            key("kind"),
-            format!(
-                "traffic of kind {:?}; \"bulk\", \"sized\", \"incast\", \"poisson\", \"on-off-udp\" and \"probe\" are",
-                other.name()
-            ),
-        ),
     }
 }
 
@@ -172,6 +188,33 @@ fn probing(
         packet: probe.packet,
         reply: probe.reply.unwrap_or(probe.packet),
         timeout: probe.timeout,
+    })
+}
+
+/// Requests of real programs.
+fn requests(
+    traffic: &Traffic,
+    asking: &RequestResponse,
+    key: &impl Fn(&str) -> String,
+) -> Result<Requests, Error> {
+    let Some(program) = asking.program else {
+        return refuse(key("program"), "requests without a `program`");
+    };
+    if traffic.common.class > 0 {
+        return refuse(key("class"), "its programs set no DSCP");
+    }
+    if !asking.think.is_zero() {
+        return refuse(key("think"), "its programs ask at once");
+    }
+    if traffic.common.pairing != Pairing::OneToOne {
+        return refuse(key("pairing"), "whoever asks, asks one server");
+    }
+    Ok(Requests {
+        program,
+        size: asking.response,
+        count: asking.requests.unwrap_or(0),
+        reads: asking.reads,
+        readers: asking.readers(),
     })
 }
 
@@ -338,7 +381,7 @@ fn transports(
     if quic::is_quic(scenario, traffic) {
         return Ok(vec![quic::transport(scenario, traffic, cc, key, (lanes, paths))?]);
     }
-    if !matches!(traffic.kind, TrafficKind::Probe(_)) {
+    if !matches!(traffic.kind, TrafficKind::Probe(_) | TrafficKind::CongestionGenerator(_)) {
         return Ok(vec![transport(scenario, traffic, key, (lanes, paths))?]);
     }
     let one = |path: usize| lane_on(path, lanes, &key("path")).map(|lane| Transport::Tcp { lane });

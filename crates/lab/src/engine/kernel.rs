@@ -3,7 +3,7 @@
 use crate::engine::{OVERHEAD, WorkerProgram, checks, fraction, off_somewhere, specs};
 use crate::guest::{self, KernelImage};
 use crate::vm::{VirtualMachine, cards};
-use crate::{Control, Error, LabSpec, Programs};
+use crate::{Control, Error, LabSpec, Programs, workload};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +17,8 @@ use vmcc_scenario::{Plan, ResolvedCase};
 #[derive(Debug)]
 pub struct Kernel {
     machines: Option<Machines>,
+    /// Versions of the applications that run.
+    versions: Vec<(String, String)>,
 }
 
 /// Resources of the plan's virtual machines.
@@ -40,8 +42,10 @@ impl Kernel {
     pub fn for_plan(plan: &Plan, worker: Option<WorkerProgram>) -> Result<Self, EngineError> {
         let specs = specs(plan)?;
         checks::kernel_can(plan)?;
+        let flows = specs.iter().flat_map(|spec| &spec.flows);
+        let versions = workload::versions(flows, &Programs::default());
         let Some(first) = specs.iter().find(|spec| !spec.machines.hosts.is_empty()) else {
-            return Ok(Self { machines: None });
+            return Ok(Self { machines: None, versions });
         };
         let worker = worker.ok_or_else(|| {
             Error::not_expressible(first.machines.key, "nobody says what a virtual machine shall run")
@@ -56,7 +60,7 @@ impl Kernel {
             time_limit: durations.sum::<Duration>() * plan.runs + OVERHEAD,
             running: Mutex::new(None),
         };
-        Ok(Self { machines: Some(machines) })
+        Ok(Self { machines: Some(machines), versions })
     }
 }
 
@@ -78,7 +82,7 @@ impl Engine for Kernel {
 
     fn facts(&self) -> Vec<(String, String)> {
         let kernel = |machines: &Machines| ("vm_kernel".to_owned(), machines.kernel.release().to_owned());
-        self.machines.iter().map(kernel).collect()
+        self.machines.iter().map(kernel).chain(self.versions.iter().cloned()).collect()
     }
 
     fn run(

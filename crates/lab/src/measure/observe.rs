@@ -9,8 +9,8 @@ use crate::workload::{Fetched, Report, Request};
 use hdrhistogram::Histogram;
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
-    Class, Connection, Counters, End, Entry, Job, LimitedTimes, Moment, Observed, Off, Part, Path, Probe,
-    Response, Sample, Subflow,
+    Answers, Class, Connection, Counters, End, Entry, Job, LimitedTimes, Moment, Observed, Off, Part, Path,
+    Probe, Response, Sample, Subflow,
 };
 use vmcc_port::ClassStats;
 use vmcc_units::Nanos;
@@ -30,6 +30,7 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
             .map(|transfer| connection(spec, &seen.samples.fates, transfer))
             .collect(),
         responses: responses(transfers),
+        answers: answers(spec, seen),
         probes: probes(spec, seen),
         parts: parts(spec, transfers),
         parts_per_interval: true,
@@ -61,6 +62,21 @@ fn responses(transfers: &[Transferred<'_>]) -> Vec<Response> {
     let mut responses: Vec<Response> = connections.flat_map(of_connection).collect();
     responses.sort_by_key(|response| (response.answered.is_none(), response.answered, response.asked));
     responses
+}
+
+/// Requests that programs counted.
+fn answers(spec: &LabSpec, seen: &Seen) -> Vec<Answers> {
+    let of_flow = |(flow, report): (&Flow, &Report)| {
+        let answers = report.answers.clone()?;
+        Some(Answers {
+            entry: entry_of(spec, flow),
+            answered: answers.answered,
+            secs: answers.secs,
+            latencies_ns: answers.latencies_ns,
+            unfinished: answers.unfinished,
+        })
+    };
+    spec.flows.iter().zip(&seen.reports).filter_map(of_flow).collect()
 }
 
 /// Times off of a virtual machine: those that it noticed, and those for which it was stopped.
@@ -158,10 +174,12 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
     let (job, waits_by_itself) = match &flow.job {
         spec::Job::Bulk { writes_at } => (Job::Endless, writes_at.is_some()),
         // Nobody saw exactly when it ended.
-        spec::Job::Sized { size, .. } | spec::Job::Chunks { size } => (Job::Transfer(size.get()), true),
-        spec::Job::Objects { kept: true, .. } => (Job::Requests, true),
+        spec::Job::Sized { size, .. } | spec::Job::Chunks { size } | spec::Job::Transfer { size, .. } => {
+            (Job::Transfer(size.get()), true)
+        }
+        spec::Job::Objects { kept: true, .. } | spec::Job::Requests(_) => (Job::Requests, true),
         spec::Job::Objects { .. } => (Job::Transfer(transfer.connection.size.unwrap_or(0)), true),
-        spec::Job::Datagrams { .. } | spec::Job::Probes(_) => (Job::Endless, true),
+        spec::Job::Datagrams { .. } | spec::Job::Generated(_) | spec::Job::Probes(_) => (Job::Endless, true),
     };
     Connection {
         entry: entry_of(spec, flow),

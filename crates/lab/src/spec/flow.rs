@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::process::MAX_OUTPUT_BYTES;
 use crate::traffic_gen::Settings;
-use crate::workload::{HEADERS_BYTES, NUMBER_BYTES, Probing};
+use crate::workload::{Generating, HEADERS_BYTES, NUMBER_BYTES, Probing};
 use vmcc_cc::Params;
-use vmcc_scenario::model::ObjectProgram;
+use vmcc_scenario::model::{FileProgram, ObjectProgram, RequestProgram};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// The shortest time limit that curl has.
@@ -21,6 +21,8 @@ const MAX_CHUNK_SIZE: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
 const MAX_CHUNKS: u32 = 256;
 /// A thread of ours sends them.
 const MIN_PROBE_INTERVAL: Nanos = Nanos::from_micros(200);
+/// A value of a key or a page, which is made in memory.
+const MAX_VALUE_SIZE: Bytes = Bytes::new(64_000_000);
 /// Without fragments.
 const MAX_PROBE_SIZE: Bytes = Bytes::new(1_500);
 /// Each is a thread of the lab's for as long as it lasts.
@@ -87,6 +89,19 @@ pub enum Job {
         /// Payload that the program sends per second. `None`: as much as possible.
         rate: Option<BitsPerSec>,
     },
+    /// A file of this size by another program: rsync or FTP.
+    Transfer {
+        /// The program, which the sender starts.
+        program: FileProgram,
+        /// The file's size.
+        size: Bytes,
+        /// Payload that the program sends per second. `None`: as much as possible.
+        rate: Option<BitsPerSec>,
+    },
+    /// Requests that the receiver sends and the sender answers, one at a time on each connection.
+    Requests(Requests),
+    /// Datagrams at random rates for random times.
+    Generated(Generating),
     /// A file of this size that the receiver reads from the sender's file system: `nfs-cat` from `ganesha.nfsd`.
     Chunks {
         /// The file's size.
@@ -116,6 +131,21 @@ pub enum Job {
     },
     /// Requests that are answered at once, to see what packets meet.
     Probes(Probing),
+}
+
+/// Requests to a program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requests {
+    /// The programs.
+    pub program: RequestProgram,
+    /// The size of what is read or written.
+    pub size: Bytes,
+    /// Requests in all. Programs that count time ignore it.
+    pub count: u64,
+    /// Share of the connections that read.
+    pub reads: f64,
+    /// Number of those.
+    pub readers: u32,
 }
 
 /// Traffic that one pair of programs sends from one host to another.
@@ -216,22 +246,22 @@ impl Cc {
 impl Job {
     /// True if it has no connections.
     pub(crate) fn is_datagrams(&self) -> bool {
-        matches!(self, Self::Datagrams { .. })
+        matches!(self, Self::Datagrams { .. } | Self::Generated(_))
     }
 
     /// True if the receiver connects and requests the data.
     pub(crate) fn is_fetched(&self) -> bool {
-        matches!(self, Self::Objects { .. } | Self::Chunks { .. })
+        matches!(self, Self::Objects { .. } | Self::Chunks { .. } | Self::Requests(_))
     }
 
     /// True if objects are fetched one after the other on connections that stay open.
     pub(crate) fn keeps_connections(&self) -> bool {
-        matches!(self, Self::Objects { kept: true, .. })
+        matches!(self, Self::Objects { kept: true, .. } | Self::Requests(_))
     }
 
     /// True if each connection carries a file of a fixed size.
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self, Self::Sized { .. } | Self::Chunks { .. })
+        matches!(self, Self::Sized { .. } | Self::Chunks { .. } | Self::Transfer { .. })
     }
 
     /// True if it only sends probes.
@@ -252,6 +282,32 @@ impl Probing {
                 let problem = format!("{size}; {smallest} to {MAX_PROBE_SIZE} is what probes have");
                 return Err(Error::not_expressible(key(name), problem));
             }
+        }
+        Ok(())
+    }
+}
+
+impl Requests {
+    fn check(&self, seconds: u64, key: impl Fn(&str) -> String) -> Result<(), Error> {
+        if self.program == RequestProgram::Redis && self.count == 0 {
+            return Err(Error::spec(key("requests"), "redis-benchmark sends a number of requests; give it"));
+        }
+        if self.program != RequestProgram::Redis && self.reads < 1.0 {
+            return Err(Error::not_expressible(
+                key("reads"),
+                "only redis-benchmark writes what it would read",
+            ));
+        }
+        if self.program != RequestProgram::Redis && self.count > 0 {
+            let problem = "wrk and pgbench send until `stop`, not a number of requests";
+            return Err(Error::not_expressible(key("requests"), problem));
+        }
+        if self.program != RequestProgram::Redis && seconds == 0 {
+            return Err(Error::not_expressible(key("stop"), "wrk and pgbench run for a second or more"));
+        }
+        if self.size > MAX_VALUE_SIZE {
+            let problem = format!("{}; at most {MAX_VALUE_SIZE}", self.size);
+            return Err(Error::not_expressible(key("response"), problem));
         }
         Ok(())
     }
@@ -282,10 +338,22 @@ impl Flow {
                 key("connections"),
                 format!("{}; each is a program, at most {MAX_CHUNKS} of them", self.connections),
             )),
-            Job::Sized { size, .. } | Job::Chunks { size } if size.get() == 0 => {
+            Job::Transfer { program: FileProgram::Ftp, .. } if self.connections > 1 => {
+                let problem = format!("{}; FTP carries one file per entry", self.connections);
+                Err(Error::not_expressible(key("connections"), problem))
+            }
+            Job::Transfer { .. } if self.connections > MAX_CHUNKS => Err(Error::not_expressible(
+                key("connections"),
+                format!("{}; each is a program, at most {MAX_CHUNKS} of them", self.connections),
+            )),
+            Job::Requests(requests) => requests.check(self.seconds(), key),
+            Job::Generated(generating) => generating.check(key),
+            Job::Sized { size, .. } | Job::Chunks { size } | Job::Transfer { size, .. }
+                if size.get() == 0 =>
+            {
                 Err(Error::spec(key("size"), "a file of no bytes"))
             }
-            Job::Sized { .. } | Job::Chunks { .. }
+            Job::Sized { .. } | Job::Chunks { .. } | Job::Transfer { .. }
                 if self.stop.get().saturating_sub(self.start.get()) < MIN_DURATION.get() =>
             {
                 Err(Error::spec(key("stop"), format!("files have {MIN_DURATION} or more to arrive in")))
@@ -320,10 +388,15 @@ impl Flow {
     /// Bytes of its files that arrive.
     pub(crate) fn files_bytes(&self) -> u64 {
         match &self.job {
-            Job::Sized { size, .. } | Job::Chunks { size } => {
+            Job::Sized { size, .. } | Job::Chunks { size } | Job::Transfer { size, .. } => {
                 size.get().saturating_mul(self.connections.into())
             }
-            Job::Bulk { .. } | Job::Objects { .. } | Job::Datagrams { .. } | Job::Probes(_) => 0,
+            Job::Bulk { .. }
+            | Job::Objects { .. }
+            | Job::Datagrams { .. }
+            | Job::Requests(_)
+            | Job::Generated(_)
+            | Job::Probes(_) => 0,
         }
     }
 

@@ -7,7 +7,7 @@ mod machines;
 mod routed;
 
 pub(crate) use flow::dscp;
-pub use flow::{Cc, Cut, Flow, Job, Quic, Remap, Role, Throttle, Transport};
+pub use flow::{Cc, Cut, Flow, Job, Quic, Remap, Requests, Role, Throttle, Transport};
 pub use layout::{Direction, Layout, Path, Sharing, VirtualHost};
 pub(crate) use link::FRAME_BYTES;
 pub use link::{Shape, Wire};
@@ -15,7 +15,7 @@ pub use machines::{Deschedule, Lengths, Machines};
 pub use routed::{OfPaths, Routed, RoutedLink};
 
 use crate::Error;
-use crate::workload::Probing;
+use crate::workload::{Generating, Probing};
 use vmcc_units::{Bytes, Nanos};
 
 /// One subnet per lane, and at most 8 subflows per connection in the kernel.
@@ -74,7 +74,9 @@ impl LabSpec {
         self.machines.seed = with;
         for flow in &mut self.flows {
             match &mut flow.job {
-                Job::Objects { seed, .. } | Job::Probes(Probing { seed, .. }) => *seed = with,
+                Job::Objects { seed, .. }
+                | Job::Probes(Probing { seed, .. })
+                | Job::Generated(Generating { seed, .. }) => *seed = with,
                 _ => {}
             }
         }

@@ -3,7 +3,12 @@
 //! A workload is chosen by the flow ([`of`]); the run ([`crate::run`]) starts, watches and ends its programs without knowing
 //! which they are.
 
+mod answers;
+mod arrived;
+mod clients;
 mod files;
+mod ftp;
+mod generator;
 mod http_client;
 mod in_process;
 mod iperf3;
@@ -11,11 +16,17 @@ mod nfs;
 mod object_store;
 mod objects;
 mod persistent_client;
+mod pgbench;
 mod private_mount;
 mod probes;
 mod quic;
+mod redis;
+mod rsync;
 mod verify;
+mod wrk;
 
+pub(crate) use answers::Answers;
+pub use generator::Generating;
 pub use probes::Probing;
 pub(crate) use probes::{HEADERS_BYTES, NUMBER_BYTES};
 pub use quic::quic_end;
@@ -28,8 +39,10 @@ use crate::{Error, Netns};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_scenario::model::{FileProgram, RequestProgram};
 
 /// Each flow has a port of its own, this one and up (iperf3's own default).
 const FIRST_PORT: u16 = 5201;
@@ -52,6 +65,24 @@ pub struct Programs {
     pub ganesha: String,
     /// `nfs-cat`, which reads files of it.
     pub nfs_cat: String,
+    /// `rsync`, at both ends.
+    pub rsync: String,
+    /// `ssh`, over which it sends files.
+    pub ssh: String,
+    /// `sshd`, by its path: it starts itself again.
+    pub sshd: String,
+    /// `lftp`, which puts a file.
+    pub lftp: String,
+    /// `pure-ftpd`, which receives it.
+    pub pure_ftpd: String,
+    /// `redis-server`.
+    pub redis_server: String,
+    /// `redis-benchmark`, version 7 or newer.
+    pub redis_benchmark: String,
+    /// `wrk`, which asks `nginx`.
+    pub wrk: String,
+    /// Folder with a folder for each version of PostgreSQL, as Debian has it.
+    pub postgresql: String,
     /// Command that carries QUIC: the words before an order as [`quic_end`] takes it.
     pub quic: Vec<String>,
 }
@@ -67,6 +98,15 @@ impl Default for Programs {
             apache: "apache2".to_owned(),
             ganesha: "ganesha.nfsd".to_owned(),
             nfs_cat: "nfs-cat".to_owned(),
+            rsync: "rsync".to_owned(),
+            ssh: "ssh".to_owned(),
+            sshd: "/usr/sbin/sshd".to_owned(),
+            lftp: "lftp".to_owned(),
+            pure_ftpd: "pure-ftpd".to_owned(),
+            redis_server: "redis-server".to_owned(),
+            redis_benchmark: "redis-benchmark".to_owned(),
+            wrk: "wrk".to_owned(),
+            postgresql: "/usr/lib/postgresql".to_owned(),
             quic: quic::own_program(),
         }
     }
@@ -76,6 +116,11 @@ impl Default for Programs {
 pub(crate) trait Workload {
     /// Checks that everything it needs is installed.
     fn check(&self) -> Result<(), Error>;
+
+    /// Programs whose versions belong to the results, each with the argument that prints it.
+    fn versioned(&self) -> Vec<(String, &'static str)> {
+        Vec::new()
+    }
 
     /// Starts the side that listens, the receiving one but where data are fetched, and waits until it does, on `port`.
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error>;
@@ -174,6 +219,19 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
         }
         Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
         Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size: *size, rate: *rate }),
+        Job::Transfer { program: FileProgram::Ftp, size, rate } => {
+            Box::new(ftp::Ftp { flow, programs, size: *size, rate: *rate })
+        }
+        Job::Transfer { program, size, rate } => {
+            let ssh = *program == FileProgram::RsyncSsh;
+            Box::new(rsync::Rsync { flow, programs, size: *size, rate: *rate, ssh })
+        }
+        Job::Requests(requests) => match requests.program {
+            RequestProgram::Redis => Box::new(redis::Redis { flow, programs, requests }),
+            RequestProgram::Nginx => Box::new(wrk::Wrk { flow, programs, requests }),
+            RequestProgram::Postgresql => Box::new(pgbench::Pgbench { flow, programs }),
+        },
+        Job::Generated(generating) => Box::new(generator::Generator { flow, generating }),
         Job::Chunks { size } => Box::new(nfs::Chunks { flow, programs, size: *size }),
         Job::Objects { holder, kept, sizes, per_second, seed, linger } => Box::new(objects::Objects {
             flow,
@@ -187,6 +245,22 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
         }),
         Job::Probes(probing) => Box::new(probes::Probes { flow, probing }),
     }
+}
+
+/// Versions of the programs of `flows`, by program: the first line that each prints.
+pub(crate) fn versions<'a>(
+    flows: impl Iterator<Item = &'a Flow>,
+    programs: &Programs,
+) -> Vec<(String, String)> {
+    let all: BTreeSet<(String, &str)> = flows.flat_map(|flow| of(flow, programs).versioned()).collect();
+    let version = |(program, argument): (String, &str)| {
+        let said = Command::new(&program).arg(argument).stdin(Stdio::null()).output().ok()?;
+        let text = if said.stdout.trim_ascii().is_empty() { said.stderr } else { said.stdout };
+        let line = String::from_utf8_lossy(&text).lines().next()?.trim().to_owned();
+        let name = Path::new(&program).file_name()?.to_string_lossy().into_owned();
+        Some((format!("{name}_version"), line))
+    };
+    all.into_iter().filter_map(version).collect()
 }
 
 const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
@@ -281,6 +355,8 @@ pub(crate) struct Report {
     pub(crate) connections: Vec<Connection>,
     /// Each probe, in the order of time.
     pub(crate) requests: Vec<Request>,
+    /// Requests, where the program counts them.
+    pub(crate) answers: Option<Answers>,
     /// Each path, where the program has them and not the kernel.
     pub(crate) paths: Vec<QuicPathReport>,
     /// Warnings for the user.

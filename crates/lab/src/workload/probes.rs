@@ -192,7 +192,7 @@ fn receive(socket: &UdpSocket, patience: Duration) -> io::Result<Option<u32>> {
 }
 
 /// True if nothing arrived or the other end is unreachable: results of a probe, not faults.
-fn is_nothing(error: &io::Error) -> bool {
+pub(super) fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock,
     };

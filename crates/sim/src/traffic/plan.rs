@@ -93,19 +93,20 @@ impl Planner<'_> {
                 let app = paced(&self.entry.kind, Some(bytes)).unwrap_or(App::Sized { bytes });
                 self.connections(sender, k.connections, |_| app.clone())
             }
-            TrafficKind::RequestResponse(k) => {
-                self.connections(sender, k.connections, |_| App::RequestResponse {
-                    request_bytes: k.request.get(),
-                    response_bytes: k.response.get(),
-                    count: 0,
+            TrafficKind::RequestResponse(k) => self.connections(sender, k.connections, |number| {
+                let (request, response) = match number < k.readers() {
+                    true => (k.request, k.response),
+                    false => (k.response, k.request),
+                };
+                App::RequestResponse {
+                    request_bytes: request.get(),
+                    response_bytes: response.get(),
+                    // Without a number of requests, without end.
+                    count: k.requests_of(1).map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX)),
                     think: span(k.think),
-                })
-            }
-            TrafficKind::Incast(k) => self.incast(sender, k),
-            TrafficKind::App(_) => Err(SimError::Unsupported {
-                what: format!("traffic `{}` of kind `app`", self.label),
-                remedy: "real programs need --engine kernel or guest",
+                }
             }),
+            TrafficKind::Incast(k) => self.incast(sender, k),
             // Of all senders together, and without connections.
             TrafficKind::Poisson(_)
             | TrafficKind::OnOffUdp(_)

@@ -116,6 +116,17 @@ pub(super) const ALL: &[Metric] = &[
         ..DISTRIBUTION
     },
     Metric {
+        name: "requests_per_s",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::PerSecond,
+        title: "requests",
+        shown: &[("", "requests")],
+        meaning: "answered requests of `request-response` and of `kept_connections` per second over the entry's time within \
+                  the window (kernels: what `request-response` programs count over their whole run, as are their `fct_us`)",
+        reduce: By(transfers::requests_per_s),
+        ..NUMBER
+    },
+    Metric {
         name: "flow_goodput_bps",
         unit: Unit::BitsPerSecond,
         title: "goodput of connections",

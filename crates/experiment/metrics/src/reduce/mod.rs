@@ -18,7 +18,7 @@ pub(crate) mod waiting;
 pub(crate) mod windows;
 
 use crate::catalogue::{self, Metric, Place};
-use crate::observed::{Class, Connection, Observed, Probe, Response, Sample, Subflow};
+use crate::observed::{Answers, Class, Connection, Observed, Probe, Response, Sample, Subflow};
 use crate::{Dist, Extra, FlowRecord, Metrics, PathMetrics, Series};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -180,6 +180,14 @@ impl<'a> Scope<'a> {
     pub fn subflows(&self) -> impl Iterator<Item = (&'a Connection, &'a Subflow)> {
         let all = self.connections.iter().flat_map(|c| c.subflows.iter().map(move |s| (*c, s)));
         all.filter(|(_, subflow)| self.path.is_none_or(|path| subflow.path == Some(path)))
+    }
+
+    /// Requests that programs of its traffic counted.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &'a Answers> {
+        let (seen, entry) = (self.seen, self.entry);
+        seen.answers.iter().filter(move |answers| {
+            entry.map_or(!seen.entries[answers.entry].competing, |entry| entry == answers.entry)
+        })
     }
 
     /// True if any connection ends by itself.

@@ -1,5 +1,7 @@
 use super::*;
-use crate::observed::{Closed, Counters, End, Energy, Entry, Job, Moment, Off, Part, Path, Probe, Response};
+use crate::observed::{
+    Answers, Closed, Counters, End, Energy, Entry, Job, Moment, Off, Part, Path, Probe, Response,
+};
 use hdrhistogram::Histogram;
 
 fn secs(s: u64) -> Moment {
@@ -316,4 +318,37 @@ fn objects_count_by_when_they_were_wanted_and_may_wait_to_the_end() {
             said_of(8_000, 0, false, true),
         ]
     );
+}
+
+#[test]
+fn requests_that_a_program_counts_have_its_rate_and_its_percentiles() {
+    let mut seen = run();
+    let mut latencies_ns = Histogram::new(3).unwrap();
+    latencies_ns.record_n(2_000_000, 99).unwrap();
+    latencies_ns.record_n(8_000_000, 1).unwrap();
+    for connection in &mut seen.connections {
+        connection.job = Job::Requests;
+    }
+    let entry = seen.connections[0].entry;
+    let answers = |entry| Answers {
+        entry,
+        answered: 100,
+        secs: 0.5,
+        latencies_ns: latencies_ns.clone(),
+        unfinished: 3,
+    };
+    seen.answers = vec![answers(entry)];
+    let Figures { metrics: m, .. } = figures(&seen);
+    assert_eq!((m.completed, m.unfinished), (Some(100), Some(3)));
+    let rate = m.get("requests_per_s").unwrap();
+    assert!((rate - 200.0).abs() < 1e-9, "{rate}");
+    let fct = m.fct_us.unwrap();
+    assert!(
+        (fct.p50 / 2_000.0 - 1.0).abs() < 0.01 && (fct.max.unwrap() / 8_000.0 - 1.0).abs() < 0.01,
+        "{fct:?}"
+    );
+    assert_eq!(fct.samples, Some(100));
+    // Two programs beside each other: rates add up.
+    seen.answers = vec![answers(entry), answers(entry)];
+    assert_eq!(figures(&seen).metrics.get("requests_per_s"), Some(400.0));
 }

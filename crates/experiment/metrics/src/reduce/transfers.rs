@@ -3,6 +3,7 @@
 use super::{Figure, Scope};
 use crate::Dist;
 use crate::observed::{Connection, Job, Response};
+use hdrhistogram::Histogram;
 
 pub(crate) fn established(scope: &Scope<'_>) -> Option<Figure> {
     let count = scope.connections.iter().filter(|connection| connection.established).count();
@@ -12,7 +13,8 @@ pub(crate) fn established(scope: &Scope<'_>) -> Option<Figure> {
 pub(crate) fn completed(scope: &Scope<'_>) -> Option<Figure> {
     let transfers = scope.connections.iter().filter(|c| completion(c).is_some()).count();
     let answered = scope.responses.iter().filter(|response| response.answered.is_some()).count();
-    scope.any_finite().then_some(Figure::Count((transfers + answered) as u64))
+    let counted: u64 = scope.answers().map(|answers| answers.answered).sum();
+    scope.any_finite().then_some(Figure::Count((transfers + answered) as u64 + counted))
 }
 
 pub(crate) fn unfinished(scope: &Scope<'_>) -> Option<Figure> {
@@ -21,7 +23,29 @@ pub(crate) fn unfinished(scope: &Scope<'_>) -> Option<Figure> {
     };
     let waits = |response: &&&Response| scope.seen.in_window(response.asked) && response.answered.is_none();
     let count = scope.connections.iter().filter(open).count() + scope.responses.iter().filter(waits).count();
-    scope.any_finite().then_some(Figure::Count(count as u64))
+    let counted: u64 = scope.answers().map(|answers| answers.unfinished).sum();
+    scope.any_finite().then_some(Figure::Count(count as u64 + counted))
+}
+
+/// Answered requests per second: of programs that count them over their own time, else over the entry's time within the window.
+pub(crate) fn requests_per_s(scope: &Scope<'_>) -> Option<Figure> {
+    let seen = scope.seen;
+    let counted = scope.answers().filter(|answers| answers.secs > 0.0);
+    let mut rates: Vec<f64> = counted.map(|answers| answers.answered as f64 / answers.secs).collect();
+    let mut answered = vec![0_u32; seen.entries.len()];
+    for response in scope.responses {
+        let inside = response.answered.is_some_and(|at| seen.in_window(at));
+        answered[seen.connections[response.connection].entry] += u32::from(inside);
+    }
+    let asks = |entry: &usize| {
+        scope.connections.iter().any(|one| one.entry == *entry && matches!(one.job, Job::Requests))
+            && scope.answers().all(|answers| answers.entry != *entry)
+    };
+    for entry in (0..seen.entries.len()).filter(asks) {
+        let secs = seen.active_secs(entry);
+        rates.extend((secs > 0.0).then(|| f64::from(answered[entry]) / secs));
+    }
+    (!rates.is_empty()).then(|| Figure::Number(rates.iter().sum()))
 }
 
 pub(crate) fn completion_times(scope: &Scope<'_>) -> Option<Figure> {
@@ -30,7 +54,16 @@ pub(crate) fn completion_times(scope: &Scope<'_>) -> Option<Figure> {
     let mut times: Vec<f64> = begun.filter_map(|connection| completion(connection)).collect();
     let asked = scope.responses.iter().filter(|response| response.asked >= from);
     times.extend(asked.filter_map(|response| Some(response.answered?.us_since(response.asked))));
-    Dist::from_samples(&mut times).map(Figure::Dist)
+    let mut counted = scope.answers().map(|answers| &answers.latencies_ns).peekable();
+    if counted.peek().is_none() {
+        return Dist::from_samples(&mut times).map(Figure::Dist);
+    }
+    let mut others = counted.peek().map(|first| Histogram::new_from(*first))?;
+    for us in times {
+        // It grows with its values.
+        let _ = others.record((us * 1e3) as u64);
+    }
+    Dist::from_nanoseconds(counted.chain([&others])).map(Figure::Dist)
 }
 
 /// Completion time of a completed transfer, in microseconds.

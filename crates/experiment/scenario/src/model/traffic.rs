@@ -124,8 +124,6 @@ pub enum TrafficKind {
     CongestionGenerator(CongestionGenerator),
     /// Small requests at a steady pace that are answered at once: RTT, loss and marks of every path.
     Probe(Probe),
-    /// A real program (kernel engines only).
-    App(App),
 }
 
 tagged!(TrafficKind, "kind", "a traffic entry", {
@@ -137,7 +135,6 @@ tagged!(TrafficKind, "kind", "a traffic entry", {
     "on-off-udp" => OnOffUdp(OnOffUdp),
     "congestion-generator" => CongestionGenerator(CongestionGenerator),
     "probe" => Probe(Probe),
-    "app" => App(App),
 });
 
 fn one() -> u32 {
@@ -202,6 +199,24 @@ pub enum FileProgram {
     Nginx,
     /// `nfs-cat` reads them from `ganesha.nfsd`, a piece after the other; the receiver connects.
     Nfs,
+    /// `rsync` sends them to an rsync daemon.
+    Rsync,
+    /// `rsync` sends them over `ssh`.
+    RsyncSsh,
+    /// `lftp` puts them to `vsftpd`. Control and data have a connection each; the latter is measured.
+    Ftp,
+}
+
+/// Servers and clients of requests on a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RequestProgram {
+    /// `redis-benchmark` gets and sets one key of `redis-server`.
+    Redis,
+    /// `wrk` fetches one page from `nginx`.
+    Nginx,
+    /// `pgbench` runs its TPC-B-like transaction on PostgreSQL; sizes are its own.
+    Postgresql,
 }
 
 /// Programs that serve objects on a kernel.
@@ -341,6 +356,36 @@ pub struct RequestResponse {
     /// The time between an answer and the next request; `"0s"` asks at once.
     #[serde(default)]
     pub think: Nanos,
+    /// Programs at both ends on a kernel, which needs one. The simulator ignores it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<RequestProgram>,
+    /// Requests of each pair of hosts, over all its connections. Absent: until `stop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    /// Share of the connections that read. The others write: `request` and `response` change places.
+    #[serde(default = "all_of_them")]
+    #[schemars(range(min = 0, max = 1))]
+    pub reads: f64,
+}
+
+fn all_of_them() -> f64 {
+    1.0
+}
+
+impl RequestResponse {
+    /// Connections that read; at least one of each kind that has a share.
+    pub fn readers(&self) -> u32 {
+        let readers = (f64::from(self.connections) * self.reads).round() as u32;
+        let fewest = u32::from(self.reads > 0.0);
+        let most = self.connections.saturating_sub(u32::from(self.reads < 1.0));
+        readers.clamp(fewest.min(most), most)
+    }
+
+    /// Requests of the first `connections` of its connections.
+    pub fn requests_of(&self, connections: u32) -> Option<u64> {
+        let all = u64::from(self.connections.max(1));
+        self.requests.map(|requests| requests.saturating_mul(connections.into()) / all)
+    }
 }
 
 /// Datagrams at a constant rate while on.
@@ -424,17 +469,6 @@ fn small_packet() -> Bytes {
 
 fn one_second() -> Nanos {
     Nanos::from_secs(1)
-}
-
-/// A real program on each pair of hosts (kernel engines only).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct App {
-    /// The program and its arguments at the sender; `{to}` is the receiver's address.
-    pub command: Vec<String>,
-    /// The program and its arguments at the receiver, started first. Absent: none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub server: Vec<String>,
 }
 
 impl Traffic {
@@ -534,7 +568,6 @@ impl TrafficKind {
             Self::OnOffUdp(_) => "on-off-udp",
             Self::CongestionGenerator(_) => "congestion-generator",
             Self::Probe(_) => "probe",
-            Self::App(_) => "app",
         }
     }
 }

@@ -272,6 +272,11 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
         TrafficKind::RequestResponse(k) => {
             size(k.request, "request")?;
             size(k.response, "response")?;
+            require((0.0..=1.0).contains(&k.reads), &at("reads"), "a share from 0 to 1")?;
+            let both = k.connections >= 2 || k.reads == 0.0 || k.reads == 1.0;
+            require(both, &at("connections"), "a mix of reads and writes needs two connections or more")?;
+            let enough = k.requests.is_none_or(|requests| requests >= u64::from(k.connections));
+            require(enough, &at("requests"), "each connection carries at least one request")?;
             connections(k.connections)
         }
         TrafficKind::OnOffUdp(k) => {
@@ -304,10 +309,6 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
                 first.get().checked_add(k.timeout.get()).is_some_and(|late| late < scenario.duration.get());
             let message = "the run ends before any answer is late: no loss could be seen; give a shorter `timeout` or a longer `duration`";
             require(late, &at("timeout"), message)
-        }
-        TrafficKind::App(k) => {
-            let named = k.command.first().is_some_and(|program| !program.is_empty());
-            require(named, &at("command"), "expected a program and its arguments")
         }
     }
 }

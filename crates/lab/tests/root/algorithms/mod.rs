@@ -1,6 +1,7 @@
 //! Tests that load algorithms or measure what the kernel carries: one at a time.
 
 mod against_sim;
+mod apps;
 mod bench;
 mod detectors;
 mod engine;

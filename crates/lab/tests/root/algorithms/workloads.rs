@@ -8,7 +8,7 @@ use vmcc_scenario::model::ObjectProgram;
 use vmcc_units::Nanos;
 
 /// Set-up unpacks it beside the build, so that no service of it is started.
-fn programs() -> Programs {
+pub(super) fn programs() -> Programs {
     let unpacked = |folder: &str, name: &str| {
         let place =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr").join(folder).join(name);
@@ -18,6 +18,9 @@ fn programs() -> Programs {
         nginx: unpacked("sbin", "nginx"),
         memcached: unpacked("bin", "memcached"),
         ganesha: unpacked("bin", "ganesha.nfsd"),
+        pure_ftpd: unpacked("sbin", "pure-ftpd"),
+        redis_server: unpacked("bin", "redis-server"),
+        redis_benchmark: unpacked("bin", "redis-benchmark"),
         ..Programs::default()
     }
 }
@@ -30,7 +33,7 @@ fn files(cc: Cc, connections: u32, size: &str) -> LabSpec {
     spec
 }
 
-fn of(output: &RunOutput, name: &str) -> f64 {
+pub(super) fn of(output: &RunOutput, name: &str) -> f64 {
     output.metrics.get(name).unwrap_or_else(|| panic!("{name}: {:?}", output.metrics))
 }
 
