@@ -205,10 +205,6 @@ fn what_the_simulator_has_no_model_of_is_refused() {
         run_case(&plan.cases[0], 1, &Options::default()).unwrap_err().to_string()
     };
     assert!(refused(&["host.hystart=true"]).contains("HyStart"));
-    let text = "title='t'\nduration='1s'\n[topology]\nkind='parallel-paths'\npaths=1\nrate='1mbit'\ndelay='1ms'\n\
-                [[traffic]]\nkind='app'\ncommand=['true']\n";
-    let error = run_case(&plan(text, &[]).cases[0], 1, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("--engine kernel"), "{error}");
 }
 
 const MIXED: &str = "
