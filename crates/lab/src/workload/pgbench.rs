@@ -29,7 +29,7 @@ const MAKE_DATABASE: &str = "install -d -o postgres -g postgres -m 700 /run/db &
     echo 'host all all 0.0.0.0/0 trust' >>/run/db/pg_hba.conf && shift && exec \"$@\"";
 /// TPC-B's consistency: sums of the three tables and of their history are equal.
 const SUMS: &str = "select sum(abalance) = (select sum(bbalance) from pgbench_branches) and sum(abalance) = \
-    (select sum(tbalance) from pgbench_tellers) and sum(abalance) = (select sum(delta) from pgbench_history) from pgbench_accounts";
+    (select sum(tbalance) from pgbench_tellers) and sum(abalance) = (select coalesce(sum(delta), 0) from pgbench_history) from pgbench_accounts";
 
 /// A flow's server and client.
 pub(super) struct Pgbench<'a> {

@@ -32,7 +32,7 @@ fn on_both_paths(output: &RunOutput) {
 
 fn files_arrive(program: FileProgram, connections: u32) {
     let _alone = alone();
-    let output = run_with(&app(file(program, "5MB"), connections, 4), programs()).unwrap();
+    let output = run_with(&app(file(program, "5MB"), connections, 8), programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (f64::from(connections), 0.0));
     assert!(output.flows.iter().all(|flow| flow.subflows == 2), "{:?}", output.flows);
     // Both paths at their full rate need 0.2 s for each file; programs start and log in besides.
@@ -55,7 +55,7 @@ fn root_rsync_sends_files_over_ssh_over_both_paths() {
 fn root_a_file_by_ftp_arrives_on_its_data_connection() {
     // pure-ftpd closes the port of a data connection when that is accepted, before another subflow can ask for it.
     let _alone = alone();
-    let output = run_with(&app(file(FileProgram::Ftp, "5MB"), 1, 4), programs()).unwrap();
+    let output = run_with(&app(file(FileProgram::Ftp, "5MB"), 1, 12), programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (1.0, 0.0));
     assert_eq!(output.flows[0].delivered_bytes, 5_000_000);
 }
