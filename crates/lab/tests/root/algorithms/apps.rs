@@ -94,7 +94,7 @@ fn root_redis_answers_a_mix_of_reads_and_writes_on_kept_connections() {
     on_both_paths(&output);
 }
 
-/// What redis-benchmark has not done in time is unfinished, and the run has figures all the same.
+/// Requests that redis-benchmark has not done in time are unfinished; the run has figures all the same.
 #[test]
 fn root_requests_that_a_failed_path_holds_up_are_unfinished() {
     let _alone = alone();
