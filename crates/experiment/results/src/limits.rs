@@ -128,7 +128,7 @@ mod tests {
         let small = [("traffic.bulk.sndbuf_limited", 0.97), ("traffic.bulk.rwnd_limited", 0.03)];
         assert_eq!(
             limit_notes(&summary(&[&small])),
-            ["Not the congestion window but the send buffer limited `bulk`, for up to 97.0 % of the time \
+            ["Not the congestion window but the send buffer limited `bulk`, for up to 97.00 % of the time \
               (sndbuf_limited): a larger host.send_buffer may carry more."]
         );
         let free = [("traffic.bulk.sndbuf_limited", 0.5), ("traffic.bulk.rwnd_limited", 0.5)];
