@@ -79,6 +79,7 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         round: 0,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
+        unloaded: None,
     };
     LabSpec {
         run_id,

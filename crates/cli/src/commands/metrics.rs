@@ -4,12 +4,20 @@ use crate::failure::{Exit, Failure};
 use crate::table;
 use crate::ui::Ui;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use vmcc_metrics::catalogue::columns::{self, Column};
 use vmcc_metrics::catalogue::{self, Kind, Metric, Place, STATISTICS};
 use vmcc_metrics::schema;
 
 pub(crate) fn metrics(ui: &Ui) -> Result<Exit, Failure> {
     let entries: Vec<Value> = catalogue::all().iter().map(entry).collect();
-    let document = json!({ "metrics": entries, "statistics": STATISTICS, "schema": schema::of_run() });
+    let columns = [Place::Flow, Place::Series].map(|place| (place.pattern(), columns_of(place)));
+    let document = json!({
+        "metrics": entries,
+        "columns": columns.into_iter().collect::<BTreeMap<_, _>>(),
+        "statistics": STATISTICS,
+        "schema": schema::of_run(),
+    });
     ui.answer(&document, text);
     Ok(Exit::Done)
 }
@@ -40,6 +48,7 @@ fn text() -> String {
             table.add_row([name.as_str(), unit, over, &metric.engines.names().join(" "), metric.meaning]);
         }
         text.push_str(&format!("{}\n{}\n\n", heading(place), table::render(&table)));
+        text.push_str(&keys(place).unwrap_or_default());
     }
     text.push_str(&format!(
         "* a distribution: append {}; its bare name means the mean",
@@ -48,11 +57,28 @@ fn text() -> String {
     text
 }
 
+/// Columns of a file that are no metrics.
+fn keys(place: Place) -> Option<String> {
+    let mut table = table::plain(&["COLUMN", "UNIT", "MEANING"]);
+    columns::keys(place).for_each(|column| _ = table.add_row([column.name, column.unit, column.meaning]));
+    let any = columns::keys(place).next().is_some();
+    any.then(|| format!("Further columns of {}\n{}\n\n", place.pattern(), table::render(&table)))
+}
+
+/// The same for programs, by file.
+fn columns_of(place: Place) -> Value {
+    let one =
+        |column: &Column| json!({ "name": column.name, "unit": column.unit, "meaning": column.meaning });
+    columns::keys(place).map(one).collect()
+}
+
 fn heading(place: Place) -> String {
     match place {
         Place::Run => "Of a run".to_owned(),
-        Place::Flow => format!("Of a connection or transfer, in {}", place.pattern()),
+        Place::Flow => format!("Of a connection, transfer or request, in {}", place.pattern()),
         Place::Series => format!("Over time, in {}", place.pattern()),
-        Place::Path | Place::Class | Place::Traffic => format!("{}.METRIC", place.pattern()),
+        Place::Path | Place::Class | Place::Traffic | Place::Tier | Place::Size => {
+            format!("{}.METRIC", place.pattern())
+        }
     }
 }

@@ -13,7 +13,7 @@ fn python() -> PathBuf {
 }
 
 const SCRIPT: &str = r#"
-import sys, duckdb, pandas, polars
+import json, sys, duckdb, pandas, polars
 for name in ("flows", "series"):
     path = f"{sys.argv[1]}/{name}.parquet"
     a = pandas.read_parquet(path)
@@ -21,8 +21,13 @@ for name in ("flows", "series"):
     c = duckdb.sql(f"select * from '{path}'").fetchall()
     assert len(a) == b.height == len(c) > 0, (name, len(a), b.height, len(c))
     assert list(a.columns) == b.columns, (list(a.columns), b.columns)
-    assert set(a["set.cc"]) == {"reno", "lia"}, set(a["set.cc"])
-    assert set(a["seed"]) == {7, 8} and set(a["case"]) == {0, 1}
+    assert set(a["set_cc"]) == {"reno", "lia"}, set(a["set_cc"])
+    assert set(a["seed"]) == {7, 8} and set(a["case_index"]) == {0, 1}
+    # No column needs quotes, and each is described.
+    duckdb.sql(f"select {', '.join(a.columns)} from '{path}'").fetchall()
+    described = dict(duckdb.sql(f"select decode(key), decode(value) from parquet_kv_metadata('{path}')").fetchall())
+    assert set(described) == {f"column.{column}" for column in a.columns}, described
+    assert json.loads(described["column.seed"])["meaning"] == "seed of the run"
 flows = pandas.read_parquet(f"{sys.argv[1]}/flows.parquet")
 assert flows["fct_us"].isna().all() and (flows["goodput_bps"] > 0).all()
 series = duckdb.sql(f"select metric, avg(value) from '{sys.argv[1]}/series.parquet' group by metric").fetchall()

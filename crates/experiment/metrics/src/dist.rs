@@ -13,6 +13,9 @@ pub struct Dist {
     pub p50: f64,
     /// 99th percentile.
     pub p99: f64,
+    /// 99.9th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999: Option<f64>,
     /// Smallest sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
@@ -35,6 +38,7 @@ impl Dist {
             mean: samples.iter().sum::<f64>() / samples.len() as f64,
             p50: percentile_sorted(samples, 0.50),
             p99: percentile_sorted(samples, 0.99),
+            p999: Some(percentile_sorted(samples, 0.999)),
             min: Some(min),
             max: Some(max),
             samples: Some(samples.len() as u64),
@@ -53,6 +57,7 @@ impl Dist {
             mean: sum.mean() / 1e3,
             p50: us(sum.value_at_quantile(0.5)),
             p99: us(sum.value_at_quantile(0.99)),
+            p999: Some(us(sum.value_at_quantile(0.999))),
             min: Some(us(sum.min())),
             max: Some(us(sum.max())),
             samples: Some(sum.len()),
@@ -78,6 +83,7 @@ mod tests {
     fn a_distribution_needs_samples() {
         assert_eq!(Dist::from_samples(&mut []), None);
         let dist = Dist::from_samples(&mut [3.0, 1.0, 2.0]).unwrap();
+        assert!(dist.p999.is_some_and(|p999| (p999 - 2.998).abs() < 1e-9), "{dist:?}");
         assert_eq!(
             (dist.mean, dist.p50, dist.min, dist.max, dist.samples),
             (2.0, 2.0, Some(1.0), Some(3.0), Some(3))

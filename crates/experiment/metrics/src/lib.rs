@@ -21,5 +21,5 @@ pub mod unit;
 
 pub use dist::{Dist, Extra};
 pub use figures::{Metrics, PathMetrics};
-pub use flow::FlowRecord;
+pub use flow::{FlowKind, FlowRecord};
 pub use series::{NameId, Series, SeriesPoint};

@@ -6,6 +6,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use vmcc_network::Unloaded;
 
 /// A moment: picoseconds after the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -44,6 +45,8 @@ pub struct Observed {
     pub entries: Vec<Entry>,
     /// The paths, in the scenario's order.
     pub paths: Vec<Path>,
+    /// Tiers of links, and single links where there are few.
+    pub links: Vec<Links>,
     /// Connections, in the order of their numbers.
     pub connections: Vec<Connection>,
     /// Requests, by when they were answered; those that were not come last.
@@ -170,6 +173,42 @@ pub struct Class {
     pub threshold: Vec<(Moment, f64)>,
 }
 
+/// Links that results are reported for together: a tier of a multi-stage network, or a single link.
+#[derive(Debug, Clone, Default)]
+pub struct Links {
+    /// Its name over time: `tier.<from>-<to>` or `link.<from>-<to>`.
+    pub name: String,
+    /// The tier's own name; `None` of a single link.
+    pub tier: Option<String>,
+    /// Number of links.
+    pub count: usize,
+    /// Rates of all together, unless rates change during the run.
+    pub rate_bps: Option<f64>,
+    /// One per interval, in order.
+    pub samples: Vec<LinksSample>,
+}
+
+/// Counts of one interval, with the packets of all traffic.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LinksSample {
+    /// Start of the interval.
+    pub from: Moment,
+    /// End of the interval.
+    pub to: Moment,
+    /// Bytes that wait at its end at all ports.
+    pub queue_bytes: u64,
+    /// Bytes that wait at its end at the port with the longest queue.
+    pub max_queue_bytes: u64,
+    /// Bytes that all links sent.
+    pub sent_bytes: u64,
+    /// Bytes that the least and the most used link sent.
+    pub sent_range_bytes: (u64, u64),
+    /// Packets dropped.
+    pub dropped_pkt: u64,
+    /// Packets marked.
+    pub marked_pkt: u64,
+}
+
 /// Workload of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Job {
@@ -201,6 +240,8 @@ pub struct Connection {
     pub start: Moment,
     /// Planned stop time.
     pub stop: Moment,
+    /// Timing of its transfers on the empty network, where the engine knows its routes.
+    pub unloaded: Option<Arc<Unloaded>>,
     /// True if its handshake completed.
     pub established: bool,
     /// Time at which the receiver had the last byte of a transfer.
@@ -423,6 +464,11 @@ impl Subflow {
 }
 
 impl Connection {
+    /// Time of a transfer of `bytes` on the empty network, in microseconds.
+    pub(crate) fn ideal_us(&self, bytes: u64) -> Option<f64> {
+        self.unloaded.as_ref().map(|unloaded| unloaded.transfer_us(bytes))
+    }
+
     /// True if it sends as long as it may.
     pub fn endless(&self) -> bool {
         self.job == Job::Endless

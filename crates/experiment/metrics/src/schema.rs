@@ -9,6 +9,8 @@ pub fn of_run() -> Value {
     properties.insert("paths".to_owned(), json!({ "type": "array", "items": of_path() }));
     let mut patterns = Map::new();
     patterns.extend(keyed(Place::Traffic, "traffic"));
+    patterns.extend(keyed(Place::Tier, "tier"));
+    patterns.extend(keyed(Place::Size, "size"));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "metrics of a run",

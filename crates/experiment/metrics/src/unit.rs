@@ -15,7 +15,7 @@ pub enum Unit {
     Packets,
     /// A count of what the metric's name says.
     Count,
-    /// A pure number from 0 to 1.
+    /// A pure number: a share, an index, a factor.
     Ratio,
     /// CPU seconds per gigabyte (10^9 bytes).
     SecondsPerGigabyte,

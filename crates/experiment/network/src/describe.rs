@@ -197,6 +197,8 @@ pub struct Areas {
 pub struct Network {
     /// The names of all nodes.
     pub nodes: Vec<String>,
+    /// The tier of each node of a multi-stage network, for results: `edge`, `spine`.
+    pub tiers: Vec<Option<&'static str>>,
     /// Those that send and receive.
     pub hosts: Vec<Host>,
     /// Every direction of every cable.
@@ -233,6 +235,12 @@ impl Network {
         self.cables.iter().find(|(_, links)| links.contains(&link)).map_or("", |(name, _)| name)
     }
 
+    /// The tier of a link, from that of its sender to that of its receiver: `edge-agg`.
+    pub fn tier(&self, link: LinkId) -> Option<String> {
+        let Link { from, to, .. } = &self.links[link.index()];
+        Some(format!("{}-{}", self.tiers[from.index()]?, self.tiers[to.index()]?))
+    }
+
     /// A link's settings.
     pub fn port(&self, link: LinkId) -> &Port {
         &self.ports[self.links[link.index()].port.index()]
@@ -248,6 +256,7 @@ impl Builder {
     pub fn new(base_rtt: Nanos) -> Self {
         Self(Network {
             nodes: Vec::new(),
+            tiers: Vec::new(),
             hosts: Vec::new(),
             links: Vec::new(),
             ports: Vec::new(),
@@ -263,7 +272,22 @@ impl Builder {
     /// Adds a switch.
     pub fn node(&mut self, name: impl Into<String>) -> NodeId {
         self.0.nodes.push(name.into());
+        self.0.tiers.push(None);
         NodeId(number(self.0.nodes.len() - 1))
+    }
+
+    /// Adds a switch of a tier.
+    pub fn switch(&mut self, name: impl Into<String>, tier: &'static str) -> NodeId {
+        let node = self.node(name);
+        self.0.tiers[node.index()] = Some(tier);
+        node
+    }
+
+    /// Has results tell links by the tiers of their ends: all hosts are one.
+    pub fn report_tiers(&mut self) {
+        for host in &self.0.hosts {
+            self.0.tiers[host.node.index()] = Some("host");
+        }
     }
 
     /// Adds a host that sends at most at `rate`.

@@ -24,6 +24,7 @@ mod reroute;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod unloaded;
 
 pub use describe::{
     Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NoRoutes, NodeId, Path, PathId,
@@ -33,4 +34,5 @@ pub use kinds::*;
 pub use port::{Loss, Queue};
 pub use reroute::{Never, Reroute};
 pub use settings::{LinkSettings, Reverse};
+pub use unloaded::{Framing, Lead, Unloaded};
 pub use vmcc_config::{Discipline, LambdaRule, Marking, RedRule, ThresholdRule};

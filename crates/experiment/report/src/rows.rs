@@ -31,13 +31,13 @@ pub(crate) struct Sample {
 
 /// Every figure of every flow that the summary's figures count, in the order of the file.
 pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
-    let names: Vec<&str> = ["case", "measured", "size_bytes", "completed"]
+    let names: Vec<&str> = ["case_index", "measured", "size_bytes", "completed"]
         .into_iter()
         .chain(flow_figures().map(|(name, _)| name))
         .collect();
     let mut values = Vec::new();
     for_each_batch(path, &names, |batch| {
-        let case = batch.required::<u32>("case").ok_or_else(|| wrong(path, "case"))?;
+        let case = batch.required::<u32>("case_index").ok_or_else(|| wrong(path, "case_index"))?;
         let flags = |name| batch.required::<bool>(name).ok_or_else(|| wrong(path, name));
         let (measured, completed) = (flags("measured")?, flags("completed")?);
         let size = batch.optional::<u64>("size_bytes").ok_or_else(|| wrong(path, "size_bytes"))?;
@@ -79,18 +79,24 @@ pub(crate) fn is_flow(entity: &str) -> bool {
     entity.strip_prefix("flow").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
+/// Single links are too many for a plot; their tiers are drawn.
+fn is_link(entity: &str) -> bool {
+    entity.starts_with("link.")
+}
+
 /// Time series to draw, in the order of the file.
 pub(crate) fn series(path: &Path) -> Result<Series, ReportError> {
     let mut series = Series { first: Vec::new(), others: Vec::new() };
-    for_each_batch(path, &["case", "run", "t_us", "entity", "metric", "value"], |batch| {
+    for_each_batch(path, &["case_index", "run", "t_us", "entity", "metric", "value"], |batch| {
         let numbers = |name| batch.required::<u32>(name).ok_or_else(|| wrong(path, name));
         let texts = |name| batch.required::<String>(name).ok_or_else(|| wrong(path, name));
-        let (case, run) = (numbers("case")?, numbers("run")?);
+        let (case, run) = (numbers("case_index")?, numbers("run")?);
         let t_us = batch.required::<u64>("t_us").ok_or_else(|| wrong(path, "t_us"))?;
         let value = batch.required::<f64>("value").ok_or_else(|| wrong(path, "value"))?;
         let names = texts("entity")?.into_iter().zip(texts("metric")?);
         for (row, (entity, metric)) in names.enumerate() {
             let of = match run[row] {
+                _ if is_link(&entity) => continue,
                 0 => &mut series.first,
                 _ if is_distributed(&entity, &metric) => &mut series.others,
                 _ => continue,

@@ -7,7 +7,7 @@
 //! | file of a result folder | content |
 //! |---|---|
 //! | `summary.json` | [`Summary`] |
-//! | `flows.parquet` | one row per [`FlowRecord`], plus `case`, `run`, `seed` and one `set.<key>` column per swept value |
+//! | `flows.parquet` | one row per [`FlowRecord`], plus `case_index`, `run`, `seed` and one `set_<key>` column per swept value |
 //! | `series.parquet` | one row per [`SeriesPoint`], with the same extra columns |
 //!
 //! What the figures mean and how they are reduced is in [`vmcc_metrics`]. A metric that was not measured is absent, never

@@ -404,3 +404,25 @@ fn a_congestion_generator_has_a_flow_for_each_path() {
         .into();
     assert_eq!(seeds, [1, 2]);
 }
+
+#[test]
+fn time_on_the_empty_network_is_that_of_a_flows_own_paths() {
+    let ms = |text: &str, bytes: u64| {
+        let spec = of_text(&format!(
+            "[topology]\nkind='parallel-paths'\nrate='100mbit'\ndelay='1ms'\n\
+             paths=[{{name='a'}},{{name='b',rate='10mbit',delay='20ms'}}]\n[[traffic]]\nkind='sized'\nsize='1MB'\n{text}"
+        ))
+        .unwrap();
+        spec.flows[0].unloaded.expect("its paths are known").transfer_us(bytes) / 1e3
+    };
+    // Three times across for a handshake and one packet, and its serialization.
+    assert!(
+        (60.0..61.0).contains(&ms("protocol='tcp'\npath='b'\n", 100)),
+        "{}",
+        ms("protocol='tcp'\npath='b'\n", 100)
+    );
+    assert!((3.0..3.1).contains(&ms("protocol='tcp'\npath='a'\n", 100)));
+    // A long one uses both: 110 Mbit/s, of which headers take 5 %.
+    let long = ms("protocol='mptcp'\n", 110_000_000);
+    assert!((8_300.0..8_500.0).contains(&long), "{long}");
+}

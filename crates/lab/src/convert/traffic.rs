@@ -7,7 +7,7 @@ use crate::Error;
 use crate::spec::{Cc, Flow, Job, Layout, Path, Requests, Role, Transport};
 use crate::workload::{Generating, Probing};
 use vmcc_cc::{Algorithm, ParamValue, Params};
-use vmcc_network::Topology;
+use vmcc_network::{Framing, HostId, Lead, Network, Topology, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{
     Common, FileProgram, Host, Incast, ObjectProgram, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol,
@@ -34,6 +34,7 @@ pub(super) fn convert(
     hosts: &[String],
 ) -> Result<Vec<Flow>, Error> {
     let mut flows = Vec::new();
+    let network = scenario.topology.network();
     for (traffic, label) in scenario.traffic.iter().zip(Traffic::labels(&scenario.traffic)) {
         let key = |key: &str| format!("traffic.{label}.{key}");
         let like = common(scenario, traffic, job(scenario, traffic, &key)?, &label)?;
@@ -43,12 +44,14 @@ pub(super) fn convert(
             let (from, to) = if matches!(like.job, Job::Requests(_)) { (to, from) } else { (from, to) };
             let lanes = layout.paths_between(from, to, paths.len());
             for transport in transports(scenario, traffic, &like.cc, &key, (&lanes, paths))? {
+                let unloaded = unloaded((&network, scenario.host.mtu), (from, to), (&transport, &lanes));
                 let at = |(start, stop): &(Nanos, Nanos)| Flow {
                     from,
                     to,
                     transport: transport.clone(),
                     start: *start,
                     stop: *stop,
+                    unloaded,
                     ..like.clone()
                 };
                 let round = |round: u32| times.iter().map(at).map(move |flow| Flow { round, ..flow });
@@ -301,7 +304,37 @@ fn common(
         // The run's end stops whatever goes on then.
         stop: common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration)),
         label: label.to_owned(),
+        unloaded: None,
     })
+}
+
+/// Headers of IPv4 and TCP with timestamps, and MPTCP's data sequence signal.
+const TCP_HEADER_BYTES: u32 = 52;
+const MPTCP_HEADER_BYTES: u32 = TCP_HEADER_BYTES + 20;
+/// Headers of IPv4 and UDP. Those of QUIC are left out: the time on the empty network is a lower bound.
+const QUIC_HEADER_BYTES: u32 = 28;
+
+/// Timing on the empty network of what a transport transfers over its lanes.
+fn unloaded(
+    (network, mtu): (&Network, Bytes),
+    (from, to): (usize, usize),
+    (transport, lanes): (&Transport, &[usize]),
+) -> Option<Unloaded> {
+    let host = |index: usize| u32::try_from(index).map(HostId).ok();
+    let mut draws = 0..;
+    let mut draw = || draws.next().unwrap_or(0);
+    let mut routes = network.routes.between(host(from)?, host(to)?, lanes.len(), &mut draw);
+    let header_bytes = match transport {
+        Transport::Tcp { lane } => {
+            let at = lanes.iter().position(|own| own == lane).filter(|at| *at < routes.len());
+            routes = at.map_or(routes.clone(), |at| vec![routes.swap_remove(at)]);
+            TCP_HEADER_BYTES
+        }
+        Transport::Mptcp { .. } => MPTCP_HEADER_BYTES,
+        Transport::Quic(_) => QUIC_HEADER_BYTES,
+    };
+    let payload_bytes = u32::try_from(mtu.get()).unwrap_or(u32::MAX).saturating_sub(header_bytes).max(1);
+    network.unloaded(&routes, Framing { payload_bytes, header_bytes }, Lead::Handshake)
 }
 
 /// iperf3's `--bitrate` and `--length`.

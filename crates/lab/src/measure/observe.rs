@@ -8,6 +8,7 @@ use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
 use crate::workload::{Fetched, Report, Request};
 use hdrhistogram::Histogram;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use vmcc_metrics::observed::{
     Answers, Class, Connection, Counters, End, Entry, Job, LimitedTimes, Moment, Observed, Off, Part, Path,
     Probe, Response, Sample, Subflow,
@@ -37,6 +38,7 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         cpu_s: seen.cpu_s,
         energy: seen.energy,
         instructions: seen.instructions,
+        links: Vec::new(),
         rtts: Vec::new(),
         off: seen.absent.iter().map(|absent| off(spec, absent)).collect(),
     }
@@ -190,6 +192,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
         job,
         start,
         stop: moment(flow.stop),
+        unloaded: flow.unloaded.map(Arc::new),
         // The program reports connections that it has, and those that it tried.
         established: transfer.connection.port != 0,
         received: transfer.connection.took_s.map(|took_s| Moment(start.0 + ps(took_s))),

@@ -5,6 +5,7 @@ use crate::process::MAX_OUTPUT_BYTES;
 use crate::traffic_gen::Settings;
 use crate::workload::{Generating, HEADERS_BYTES, NUMBER_BYTES, Probing};
 use vmcc_cc::Params;
+use vmcc_network::Unloaded;
 use vmcc_scenario::model::{FileProgram, ObjectProgram, RequestProgram};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
@@ -177,6 +178,8 @@ pub struct Flow {
     pub start: Nanos,
     /// Stop time; for traffic of iperf3, whole seconds after `start`.
     pub stop: Nanos,
+    /// Timing of its transfers on the empty network.
+    pub unloaded: Option<Unloaded>,
 }
 
 /// A vNIC that moves to another physical NIC while the run lasts.

@@ -265,6 +265,7 @@ mod tests {
             round: 0,
             start: Nanos::ZERO,
             stop: Nanos::from_secs(4),
+            unloaded: None,
         };
         LabSpec {
             run_id: None,

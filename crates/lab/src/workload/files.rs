@@ -150,6 +150,7 @@ mod tests {
             round: 0,
             start: Nanos::ZERO,
             stop: Nanos::from_secs(1),
+            unloaded: None,
         }
     }
 

@@ -54,6 +54,7 @@ pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {
         round: 0,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
+        unloaded: None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! A scenario's network as the simulator has it: hosts and links by name, routes between hosts, shared.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rand_xoshiro::rand_core::Rng;
-use vmcc_network::{HostId, Network};
+use vmcc_network::{Framing, HostId, Lead, Network, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Event, EventKind};
 use vmcc_units::BitsPerSec;
@@ -83,6 +84,8 @@ pub struct Fabric {
     /// Time until routes follow a link that fails; `None`: they do not.
     pub(crate) reroute: Option<Span>,
     routes: BTreeMap<Vec<LinkId>, RouteId>,
+    /// Timings of transfers, each once: many connections share one.
+    unloaded: BTreeSet<Arc<Unloaded>>,
 }
 
 /// Numbers are the description's.
@@ -92,6 +95,13 @@ fn links(of: &[vmcc_network::LinkId]) -> Vec<LinkId> {
 
 fn host_id(host: usize) -> HostId {
     HostId(u32::try_from(host).unwrap_or(u32::MAX))
+}
+
+impl RoutePair {
+    /// The same pair, seen from the other end.
+    pub(crate) fn reversed(self) -> Self {
+        Self { path: self.path, forward: self.reverse, reverse: self.forward }
+    }
 }
 
 impl Fabric {
@@ -116,6 +126,7 @@ impl Fabric {
             base_rtt: span(network.base_rtt),
             reroute: network.reroute.map(span),
             routes: BTreeMap::new(),
+            unloaded: BTreeSet::new(),
             network,
         })
     }
@@ -194,6 +205,29 @@ impl Fabric {
             forward: links(&route_pair.forward),
             reverse: links(&route_pair.reverse),
         }
+    }
+
+    /// Timing of transfers over `route_pairs`, whose `forward` carries the payload.
+    pub(crate) fn unloaded(
+        &mut self,
+        route_pairs: &[RoutePair],
+        framing: Framing,
+        lead: Lead,
+    ) -> Option<Arc<Unloaded>> {
+        let described = |links: &[LinkId]| links.iter().map(|link| vmcc_network::LinkId(link.0)).collect();
+        let one = |pair: &RoutePair| vmcc_network::RoutePair {
+            path: None,
+            forward: described(&pair.forward),
+            reverse: described(&pair.reverse),
+        };
+        let routes: Vec<_> = route_pairs.iter().map(one).collect();
+        let found = self.network.unloaded(&routes, framing, lead)?;
+        if let Some(known) = self.unloaded.get(&found) {
+            return Some(known.clone());
+        }
+        let found = Arc::new(found);
+        self.unloaded.insert(found.clone());
+        Some(found)
     }
 
     /// The class of what a host sends: the host's own bucket where hosts have some, else the one asked for.

@@ -212,6 +212,11 @@ impl<E: Endpoints> Engine<E> {
         sum
     }
 
+    /// Bytes waiting at `link`, without the packet in service.
+    pub(crate) fn backlog_bytes(&self, link: LinkId) -> u64 {
+        self.shards.iter().map(|shard| shard.ctx.net.backlog_bytes(link.0, self.reached)).sum()
+    }
+
     /// The hosts of each shard, to be changed between two calls of [`Engine::run_until`].
     pub(crate) fn hosts_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.shards.iter_mut().map(|s| &mut s.hosts)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rand_xoshiro::rand_core::Rng;
 use vmcc_metrics::observed::{self, Closed, Counters, Job, Moment, Observed, Subflow};
 use vmcc_multipath::MIN_PATHS;
+use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::model::{AckPath as AckPathConfig, Coupling as CouplingConfig, Host, Protocol, Traffic};
 use vmcc_transport::{AckPath, Config, Coupling, PathClose};
 
@@ -35,6 +36,8 @@ struct Flow {
     group: u32,
     /// Current path of each subflow, by index into the fabric's paths.
     paths: Vec<Option<usize>>,
+    /// Timing of its transfer on the empty network.
+    unloaded: Option<Arc<Unloaded>>,
     /// Bytes delivered at the last reading: in all, and by subflow.
     settled: (u64, Vec<u64>),
     window_bytes: u64,
@@ -101,9 +104,13 @@ fn flow(
     hosts[from].quic.rtts.add_group(group);
     hosts[from].quic.all.push(End::new(sender, app));
     hosts[to].quic.all.push(End::new(reader, App::Reads));
+    // A lower bound: packet headers and tags of QUIC itself are left out.
+    let payload_bytes = scenario.host.mtu.get().saturating_sub(HEADERS_BYTES.into()).max(1);
+    let framing = Framing { payload_bytes: payload_bytes as u32, header_bytes: HEADERS_BYTES.into() };
+    let unloaded = ctx.fabric.unloaded(&route_pairs, framing, Lead::Handshake);
     let (competing, settled) = (entry.is_competing(), (0, vec![0; paths.len()]));
     let (sends, reads) = ((from, sends), (to, reads));
-    Ok(Flow { planned, cc, group, competing, sends, reads, paths, settled, window_bytes: 0 })
+    Ok(Flow { planned, cc, group, competing, sends, reads, paths, unloaded, settled, window_bytes: 0 })
 }
 
 /// Application of the connection's sender.
@@ -256,6 +263,7 @@ impl Flow {
             },
             start: at(self.planned.start),
             stop: at(self.planned.stop),
+            unloaded: self.unloaded.clone(),
             established: self.sender(hosts).established,
             received: (delivered.complete != Time::NEVER).then(|| at(delivered.complete)),
             delivered_bytes: delivered.bytes,

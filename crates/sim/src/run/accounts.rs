@@ -1,5 +1,6 @@
 //! Counters read at moments of a run, as sums over the parts of time that matter.
 
+use super::links::Watched;
 use super::setup::Setup;
 use crate::net::LinkCounters;
 use crate::time::Time;
@@ -17,16 +18,19 @@ pub(crate) struct Accounts {
     pub(crate) parts: Vec<Part>,
     /// Counters of each path's queue when the window began.
     pub(crate) links_at_warmup: Vec<LinkCounters>,
+    /// Links of multi-stage networks.
+    pub(crate) watched: Watched,
 }
 
 impl Accounts {
     pub(crate) fn new(setup: &Setup) -> Self {
         let links_at_warmup = vec![LinkCounters::default(); setup.fabric.paths.len()];
-        Self { last: Time::ZERO, parts: Vec::new(), links_at_warmup }
+        Self { last: Time::ZERO, parts: Vec::new(), links_at_warmup, watched: Watched::new(setup) }
     }
 
     /// Reads the counters at `now` and books what came since the last reading.
     pub(crate) fn settle(&mut self, setup: &mut Setup, now: Time) {
+        self.watched.read(setup, now);
         let must = now == setup.warmup || now == setup.end || setup.moves.iter().any(|moves| moves.at == now);
         if !must && setup.connections > MAX_SERIES_FLOWS {
             return;

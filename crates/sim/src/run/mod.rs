@@ -5,6 +5,7 @@
 mod accounts;
 mod changes;
 mod error;
+mod links;
 mod observe;
 mod reroute;
 mod setup;

@@ -19,6 +19,7 @@ pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
         interval_ps: setup.interval.ps(),
         entries: entries(setup),
         paths,
+        links: accounts.watched.links.clone(),
         parts: accounts.parts.iter().map(part).collect(),
         parts_per_interval: setup.connections <= MAX_SERIES_FLOWS,
         dropped_pkt: Some(setup.engine.totals().dropped),

@@ -250,7 +250,7 @@ fn poisson_traffic_offers_the_load_it_was_asked_for() {
     let gaps: Vec<f64> = output
         .flows
         .windows(2)
-        .filter(|w| w[0].from == w[1].from)
+        .filter(|w| w[0].src == w[1].src)
         .map(|w| (w[1].start_us - w[0].start_us) as f64)
         .collect();
     let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;

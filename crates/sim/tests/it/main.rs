@@ -19,6 +19,8 @@ mod reroute;
 mod scenarios;
 mod scheduling;
 mod sharing;
+mod slowdown;
 mod subflow_events;
 mod tables;
+mod tiers;
 mod windows;

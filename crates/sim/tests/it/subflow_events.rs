@@ -112,12 +112,12 @@ fn whatever_happens_to_subflows_all_bytes_arrive() {
         }
         let plan = plan(&text, &[&format!("scheduler={scheduler}")]);
         let output = run_threads(&plan, 0, round, 1);
-        let sized: Vec<_> = output.flows.iter().filter(|flow| flow.traffic == "x").collect();
+        let sized: Vec<_> = output.flows.iter().filter(|flow| &*flow.traffic == "x").collect();
         assert!(
             sized.iter().all(|flow| flow.completed && flow.delivered_bytes == 3_000_000),
             "{text}\n{sized:?}"
         );
-        let answers = output.flows.iter().filter(|flow| flow.traffic == "y" && flow.completed);
+        let answers = output.flows.iter().filter(|flow| &*flow.traffic == "y" && flow.completed);
         let last_us = answers.filter_map(|flow| flow.end_us).max();
         assert!(last_us > Some(35_000_000), "{scheduler}: answers until {last_us:?}\n{text}");
         if round < 3 {

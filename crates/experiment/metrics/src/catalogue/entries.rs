@@ -104,7 +104,7 @@ pub(super) const ALL: &[Metric] = &[
     },
     Metric {
         name: "fct_us",
-        places: &[Place::Run, Place::Traffic],
+        places: &[Place::Run, Place::Traffic, Place::Size],
         unit: Unit::Microseconds,
         engines: Engines::All,
         title: "flow completion time",
@@ -125,6 +125,16 @@ pub(super) const ALL: &[Metric] = &[
                   the window (kernels: what `request-response` programs count over their whole run, as are their `fct_us`)",
         reduce: By(transfers::requests_per_s),
         ..NUMBER
+    },
+    Metric {
+        name: "slowdown",
+        places: &[Place::Run, Place::Traffic, Place::Size],
+        title: "slowdown",
+        shown: &[("p50", "slowdown p50"), ("p99", "slowdown p99")],
+        meaning: "completion time over the time of the same transfer or request on the empty network (`ideal_us` of \
+                  `flows.parquet`), of those that `fct_us` counts",
+        reduce: By(transfers::slowdowns),
+        ..DISTRIBUTION
     },
     Metric {
         name: "flow_goodput_bps",
@@ -174,11 +184,20 @@ pub(super) const ALL: &[Metric] = &[
         span: Span::Window,
         engines: Engines::All,
         title: "unfinished",
-        shown: &[("", "unfinished")],
         meaning: "sized transfers begun within the window that had not completed at its end, and objects that waited \
                   for their connection or their last byte: completion times are without them",
         reduce: By(transfers::unfinished),
         ..COUNT
+    },
+    Metric {
+        name: "unfinished_share",
+        places: &[Place::Run, Place::Traffic, Place::Size],
+        title: "share unfinished",
+        shown: &[("", "unfinished")],
+        meaning: "`unfinished` transfers and requests of all that began within the window: the part that completion times and \
+                  slowdowns leave out",
+        reduce: By(transfers::unfinished_share),
+        ..NUMBER
     },
     Metric {
         name: "retransmits",

@@ -1,6 +1,8 @@
 //! Every metric, once. [`all`] is the list; adding an entry to it is what makes a metric known everywhere.
 
+pub mod columns;
 mod entries;
+mod links;
 mod lives;
 mod tables;
 
@@ -44,6 +46,10 @@ pub enum Place {
     Class,
     /// One entry of traffic.
     Traffic,
+    /// One tier of links of a multi-stage network.
+    Tier,
+    /// Transfers and requests of one range of sizes ([`SIZES`]).
+    Size,
     /// One connection or transfer: a column of `flows.parquet`.
     Flow,
     /// A value over time: `series.parquet`.
@@ -88,17 +94,33 @@ pub enum Engines {
 }
 
 /// The figures of a distribution; without one, its mean is meant.
-pub const STATISTICS: [&str; 6] = ["mean", "p50", "p99", "min", "max", "samples"];
+pub const STATISTICS: [&str; 7] = ["mean", "p50", "p99", "p999", "min", "max", "samples"];
+
+/// Ranges of sizes, each with its largest in bytes.
+pub const SIZES: [(&str, u64); 5] = [
+    ("up_to_10kB", 10_000),
+    ("up_to_100kB", 100_000),
+    ("up_to_1MB", 1_000_000),
+    ("up_to_10MB", 10_000_000),
+    ("above_10MB", u64::MAX),
+];
+
+/// Index of the range of a size, in [`SIZES`].
+pub fn range_of_size(bytes: u64) -> usize {
+    SIZES.partition_point(|(_, largest)| *largest < bytes)
+}
 
 /// Every metric, in the order of tables.
 pub fn all() -> &'static [Metric] {
-    static ALL: [Metric; entries::ALL.len() + tables::ALL.len() + lives::ALL.len()] = {
+    static ALL: [Metric; entries::ALL.len() + tables::ALL.len() + lives::ALL.len() + links::ALL.len()] = {
         let mut all = [entries::ALL[0]; _];
         let (first, rest) = all.split_at_mut(entries::ALL.len());
-        let (second, third) = rest.split_at_mut(tables::ALL.len());
+        let (second, rest) = rest.split_at_mut(tables::ALL.len());
+        let (third, fourth) = rest.split_at_mut(lives::ALL.len());
         first.copy_from_slice(entries::ALL);
         second.copy_from_slice(tables::ALL);
         third.copy_from_slice(lives::ALL);
+        fourth.copy_from_slice(links::ALL);
         all
     };
     &ALL
@@ -137,7 +159,8 @@ impl Metric {
 
 impl Place {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Run, Self::Path, Self::Class, Self::Traffic, Self::Flow, Self::Series];
+    pub const ALL: [Self; 8] =
+        [Self::Run, Self::Path, Self::Class, Self::Traffic, Self::Tier, Self::Size, Self::Flow, Self::Series];
 
     /// The place as text for users: the prefix of a metric's name, or the file that holds it.
     pub fn pattern(self) -> &'static str {
@@ -146,6 +169,8 @@ impl Place {
             Self::Path => "paths.<path>",
             Self::Class => "paths.<path>.class.<queue>",
             Self::Traffic => "traffic.<entry>",
+            Self::Tier => "tier.<from>-<to>",
+            Self::Size => "size.<range>",
             Self::Flow => "flows.parquet",
             Self::Series => "series.parquet",
         }

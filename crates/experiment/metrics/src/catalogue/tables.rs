@@ -28,6 +28,22 @@ pub(super) const ALL: &[Metric] = &[
         ..OF_FLOW
     },
     Metric {
+        name: "ideal_us",
+        unit: Unit::Microseconds,
+        title: "time on the empty network",
+        meaning: "time of the same transfer or request when nothing else is on the network: a round trip for the handshake (of a \
+                  request, its way), then propagation and serialization of all packets, headers included, over all its paths \
+                  together; no slow start and no losses; rates and delays as the run starts",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "slowdown",
+        title: "slowdown",
+        shown: &[("", "Slowdown")],
+        meaning: "completion time over `ideal_us`, of a completed transfer or request",
+        ..OF_FLOW
+    },
+    Metric {
         name: "rtt_mean_us",
         unit: Unit::Microseconds,
         span: Span::Window,
@@ -135,7 +151,8 @@ pub(super) const ALL: &[Metric] = &[
         name: "queue_bytes",
         unit: Unit::Bytes,
         title: "queue",
-        meaning: "bytes that wait at the port that stands for a path, or in one of its queues (entity path.queue)",
+        meaning: "bytes that wait at the port that stands for a path, in one of its queues (entity path.queue), or at the ports of a tier, the \
+                  mean, or of a link",
         ..OVER_TIME
     },
     Metric {

@@ -8,6 +8,7 @@ pub(crate) mod energy;
 mod flows;
 pub(crate) mod goodput;
 pub(crate) mod limits;
+pub(crate) mod links;
 pub(crate) mod off;
 pub(crate) mod ports;
 pub(crate) mod probes;
@@ -17,8 +18,8 @@ pub(crate) mod transfers;
 pub(crate) mod waiting;
 pub(crate) mod windows;
 
-use crate::catalogue::{self, Metric, Place};
-use crate::observed::{Answers, Class, Connection, Observed, Probe, Response, Sample, Subflow};
+use crate::catalogue::{self, Metric, Place, SIZES, range_of_size};
+use crate::observed::{Answers, Class, Connection, Job, Links, Observed, Probe, Response, Sample, Subflow};
 use crate::{Dist, Extra, FlowRecord, Metrics, PathMetrics, Series};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -78,6 +79,10 @@ pub struct Scope<'a> {
     pub path: Option<usize>,
     /// One of the path's queues.
     pub class: Option<&'a Class>,
+    /// A tier of links.
+    pub tier: Option<&'a Links>,
+    /// True if it is one range of sizes.
+    pub by_size: bool,
 }
 
 /// Makes all figures of a run.
@@ -94,6 +99,20 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
+    /// The transfers and requests of each range of sizes.
+    fn by_size(scope: &Scope<'a>) -> Vec<Self> {
+        let mut all = vec![Self::default(); SIZES.len()];
+        for connection in scope.connections {
+            if let Job::Transfer(bytes) = connection.job {
+                all[range_of_size(bytes)].connections.push(connection);
+            }
+        }
+        for response in scope.responses {
+            all[range_of_size(response.bytes)].responses.push(response);
+        }
+        all
+    }
+
     /// The members of each part: one pass over the run, however many parts there are. `part_of` names an entry's part.
     fn divided(seen: &'a Observed, parts: usize, part_of: impl Fn(usize) -> Option<usize>) -> Vec<Self> {
         let mut all = vec![Self::default(); parts];
@@ -117,7 +136,17 @@ impl<'a> Members<'a> {
 
     fn scope(&'a self, seen: &'a Observed, entry: Option<usize>) -> Scope<'a> {
         let Self { connections, responses, probes } = self;
-        Scope { seen, connections, responses, probes, entry, path: None, class: None }
+        Scope {
+            seen,
+            connections,
+            responses,
+            probes,
+            entry,
+            path: None,
+            class: None,
+            tier: None,
+            by_size: false,
+        }
     }
 }
 
@@ -131,6 +160,15 @@ fn metrics(seen: &Observed) -> Metrics {
     metrics.paths = (0..seen.paths.len())
         .map(|path| path_metrics(&Scope { path: Some(path), ..measured }, path))
         .collect();
+    for links in &seen.links {
+        let Some(tier) = &links.tier else { continue };
+        let scope = Scope { tier: Some(links), ..measured };
+        metrics.extra.extend(extras(&format!("tier.{tier}"), &all(Place::Tier, &scope)));
+    }
+    for ((name, _), members) in SIZES.iter().zip(&Members::by_size(&measured)) {
+        let scope = Scope { by_size: true, ..members.scope(seen, None) };
+        metrics.extra.extend(extras(&format!("size.{name}"), &all(Place::Size, &scope)));
+    }
     let by_entry = Members::divided(seen, seen.entries.len(), Some);
     for (index, (entry, members)) in seen.entries.iter().zip(&by_entry).enumerate() {
         let figures = all(Place::Traffic, &members.scope(seen, Some(index)));
@@ -182,11 +220,11 @@ impl<'a> Scope<'a> {
         all.filter(|(_, subflow)| self.path.is_none_or(|path| subflow.path == Some(path)))
     }
 
-    /// Requests that programs of its traffic counted.
+    /// Requests that programs of its traffic counted; their sizes are not known.
     pub(crate) fn answers(&self) -> impl Iterator<Item = &'a Answers> {
-        let (seen, entry) = (self.seen, self.entry);
+        let (seen, entry, by_size) = (self.seen, self.entry, self.by_size);
         seen.answers.iter().filter(move |answers| {
-            entry.map_or(!seen.entries[answers.entry].competing, |entry| entry == answers.entry)
+            !by_size && entry.map_or(!seen.entries[answers.entry].competing, |entry| entry == answers.entry)
         })
     }
 

@@ -5,10 +5,11 @@
 //! | a path's name | `goodput_bps`, `queue_bytes`, `probe_rtt_us`, and what subflows say, the mean over the measured ones on it |
 //! | `<path>.<queue>` where a path's port has several queues | `queue_bytes`, `threshold_bytes` |
 //! | a traffic entry's label | `goodput_bps`, and `probe_rtt_us` where paths have no names |
+//! | `tier.<from>-<to>`, and `link.<from>-<to>` where there are few | `queue_bytes`, `max_queue_bytes`, `utilization`, `imbalance`, `drops`, `marked_pkt` |
 //! | a host's name | `vm_off_us`, whenever it runs again |
 //! | `flow<n>.<path, or number of the subflow>` where there are few | what subflows say |
 
-use super::Reduce;
+use super::{Reduce, links};
 use crate::Series;
 use crate::catalogue::{self, Place};
 use crate::observed::{Moment, Observed, Sample};
@@ -33,6 +34,7 @@ pub(super) fn build(seen: &Observed) -> Series {
     intervals.subflows();
     intervals.queues();
     intervals.probes();
+    intervals.links();
     let mut series = Series::default();
     for (index, sums) in intervals.sums.iter().enumerate() {
         let end = every.saturating_mul(index as u64 + 1).min(seen.window.1.0);
@@ -111,6 +113,16 @@ impl Intervals<'_> {
             let Reduce::Mean(of) = metric.reduce else { continue };
             let Some(value) = of(sample) else { continue };
             entities.iter().for_each(|entity| self.add(sample.at, entity, metric.name, value, 1.0));
+        }
+    }
+
+    fn links(&mut self) {
+        for links in &self.seen.links {
+            for sample in &links.samples {
+                for (metric, value) in links::over_time(links, sample) {
+                    self.add(sample.to, &links.name, metric, value, 1.0);
+                }
+            }
         }
     }
 

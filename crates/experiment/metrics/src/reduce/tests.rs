@@ -1,8 +1,10 @@
 use super::*;
 use crate::observed::{
-    Answers, Closed, Counters, End, Energy, Entry, Job, Moment, Off, Part, Path, Probe, Response,
+    Answers, Closed, Counters, End, Energy, Entry, LinksSample, Moment, Off, Part, Path, Probe, Response,
 };
 use hdrhistogram::Histogram;
+use std::sync::Arc;
+use vmcc_network::{Framing, HostId, Lead, Topology, Unloaded};
 
 fn secs(s: u64) -> Moment {
     Moment::from_us(s * 1_000_000)
@@ -351,4 +353,133 @@ fn requests_that_a_program_counts_have_its_rate_and_its_percentiles() {
     // Two programs beside each other: rates add up.
     seen.answers = vec![answers(entry), answers(entry)];
     assert_eq!(figures(&seen).metrics.get("requests_per_s"), Some(400.0));
+}
+
+/// Two paths of 8 Mbit/s and 1 ms.
+fn unloaded() -> Option<Arc<Unloaded>> {
+    let text = r#"{ "kind": "parallel-paths", "paths": 2, "rate": "8mbit", "delay": "1ms" }"#;
+    let network = serde_json::from_str::<Topology>(text).expect("a topology").network();
+    let routes = network.routes.between(HostId(0), HostId(1), 2, &mut || 0);
+    network
+        .unloaded(&routes, Framing { payload_bytes: 1_000, header_bytes: 0 }, Lead::Handshake)
+        .map(Arc::new)
+}
+
+#[test]
+fn slowdown_is_completion_time_over_time_on_the_empty_network() {
+    let mut seen = run();
+    let on = |path| Subflow { number: path, path: Some(path), established: true, ..Subflow::default() };
+    seen.paths.push(Path { name: "b".into(), ..Path::default() });
+    seen.parts.clear();
+    seen.connections = vec![
+        Connection {
+            job: Job::Transfer(2_000_000),
+            start: secs(3),
+            received: Some(secs(7)),
+            unloaded: unloaded(),
+            subflows: vec![
+                on(1),
+                on(0),
+                on(0),
+                Subflow { path: None, established: true, ..Subflow::default() },
+            ],
+            ..connection(0, 1e6, 0)
+        },
+        Connection { job: Job::Requests, unloaded: unloaded(), ..connection(0, 1e6, 0) },
+        Connection { job: Job::Transfer(1), start: secs(9), unloaded: unloaded(), ..connection(0, 0.0, 0) },
+    ];
+    let (asked, answered) = (secs(4), Some(secs(5)));
+    seen.responses = vec![Response { connection: 1, asked, answered, bytes: 1_000 }];
+    let Figures { metrics, flows, .. } = figures(&seen);
+    let kinds: Vec<_> = flows.iter().map(|flow| (flow.kind.name(), flow.slowdown.is_some())).collect();
+    assert_eq!(kinds, [("transfer", true), ("connection", false), ("transfer", false), ("request", true)]);
+    assert_eq!(flows[0].paths.as_deref(), Some("a,b"));
+    // 2 MB over 16 Mbit/s, and what links and handshake add.
+    let ideal = flows[0].ideal_us.unwrap();
+    assert!((1e6..1.01e6).contains(&ideal), "{ideal}");
+    assert_eq!(flows[0].slowdown, Some(4e6 / ideal));
+    assert_eq!(flows[2].ideal_us.map(|us| us > 3_000.0), Some(true), "known of an unfinished transfer too");
+    let Some(Extra::Dist(slowdown)) = metrics.extra.get("slowdown") else { panic!("{metrics:?}") };
+    assert_eq!((slowdown.samples, slowdown.min), (Some(2), flows[0].slowdown));
+}
+
+#[test]
+fn completion_times_by_size_with_the_share_that_did_not_finish() {
+    let mut seen = run();
+    let transfer = |bytes, received: Option<u64>| Connection {
+        job: Job::Transfer(bytes),
+        start: secs(4),
+        received: received.map(secs),
+        ..connection(0, 1e6, 0)
+    };
+    let small = [transfer(10_000, Some(5)), transfer(1, Some(7)), transfer(2, None)];
+    let requests = Connection { job: Job::Requests, ..connection(0, 1e6, 0) };
+    let theirs = Connection { entry: 1, ..transfer(5, Some(6)) };
+    seen.connections = small.into_iter().chain([transfer(10_001, None), requests, theirs]).collect();
+    let response = |answered: Option<u64>| Response {
+        connection: 4,
+        asked: secs(3),
+        answered: answered.map(secs),
+        bytes: 20_000_000,
+    };
+    seen.responses = vec![response(Some(9)), response(None)];
+    let m = figures(&seen).metrics;
+    let of = |range: &str, name: &str| m.get(&format!("size.{range}.{name}"));
+    assert_eq!((of("up_to_10kB", "fct_us.mean"), of("up_to_10kB", "fct_us.samples")), (Some(2e6), Some(2.0)));
+    assert_eq!(of("up_to_10kB", "unfinished_share"), Some(1.0 / 3.0));
+    assert_eq!((of("up_to_100kB", "fct_us"), of("up_to_100kB", "unfinished_share")), (None, Some(1.0)));
+    assert_eq!(
+        (of("up_to_1MB", "fct_us"), of("up_to_1MB", "unfinished_share")),
+        (None, None),
+        "no such size"
+    );
+    assert_eq!(
+        (of("above_10MB", "fct_us.p999"), of("above_10MB", "unfinished_share")),
+        (Some(6e6), Some(0.5))
+    );
+    assert_eq!((m.unfinished, m.get("unfinished_share")), (Some(3), Some(0.5)));
+    assert_eq!(m.get("traffic.theirs.unfinished_share"), Some(0.0));
+}
+
+#[test]
+fn tiers_have_queues_utilization_drops_and_imbalance() {
+    let sample = |from: u64, sent_bytes, sent_range_bytes| LinksSample {
+        from: secs(from),
+        to: secs(from + 1),
+        queue_bytes: 3_000,
+        max_queue_bytes: 2_000,
+        sent_bytes,
+        sent_range_bytes,
+        dropped_pkt: 2,
+        marked_pkt: 5,
+    };
+    let tier = Links {
+        name: "tier.up".into(),
+        tier: Some("up".into()),
+        count: 3,
+        rate_bps: Some(24e6),
+        // The first one is before the window, the last one without traffic.
+        samples: vec![
+            sample(1, 9_000_000, (0, 9)),
+            sample(2, 1_500_000, (0, 1_000_000)),
+            sample(3, 0, (0, 0)),
+        ],
+    };
+    let alone = Links { name: "link.x".into(), tier: None, count: 1, ..tier.clone() };
+    let mut seen = run();
+    seen.links = vec![tier, alone];
+    let Figures { metrics: m, series, .. } = figures(&seen);
+    let of = |name: &str| m.get(&format!("tier.up.{name}"));
+    assert_eq!((of("utilization"), of("drops"), of("marked_pkt")), (Some(0.25), Some(6.0), Some(15.0)));
+    assert_eq!((of("queue_bytes.mean"), of("max_queue_bytes.p99")), (Some(1_000.0), Some(2_000.0)));
+    assert_eq!((of("imbalance.mean"), of("imbalance.samples")), (Some(2.0), Some(1.0)));
+    let over_time = |entity: &str, metric: &str| -> Vec<(u64, f64)> {
+        let points = series.iter().filter(|point| point.entity == entity && point.metric == metric);
+        points.map(|point| (point.t_us / 1_000_000, point.value)).collect()
+    };
+    assert_eq!(over_time("tier.up", "utilization"), [(2, 3.0), (3, 0.5), (4, 0.0)]);
+    assert_eq!(over_time("tier.up", "imbalance"), [(2, 9.0 / 3_000_000.0), (3, 2.0)]);
+    assert_eq!(over_time("link.x", "drops"), [(2, 2.0), (3, 2.0), (4, 2.0)]);
+    assert_eq!(over_time("link.x", "queue_bytes").len(), 3);
+    assert!(over_time("link.x", "imbalance").is_empty() && m.get("link.x.drops").is_none());
 }

@@ -85,6 +85,7 @@ impl Kind for FatTree {
         tree.add_nodes(&mut builder, self.rate);
         (0..self.k).for_each(|pod| tree.add_links(&mut builder, pod, (host, switch)));
         tree.name_cables(&mut builder);
+        builder.report_tiers();
         builder.cut(tree.areas());
         builder.reroute(self.reroute);
         builder.finish(tree)
@@ -185,11 +186,11 @@ impl Tree {
             for host in 0..self.hosts_per_pod() {
                 builder.host(format!("h{}", pod * self.hosts_per_pod() + host), rate);
             }
-            for layer in ["e", "a"] {
-                (0..half).for_each(|i| _ = builder.node(format!("p{pod}{layer}{i}")));
+            for (layer, tier) in [("e", "edge"), ("a", "agg")] {
+                (0..half).for_each(|i| _ = builder.switch(format!("p{pod}{layer}{i}"), tier));
             }
         }
-        (0..half * half).for_each(|core| _ = builder.node(format!("c{core}")));
+        (0..half * half).for_each(|core| _ = builder.switch(format!("c{core}"), "core"));
     }
 
     fn add_links(&self, builder: &mut Builder, pod: u32, (own, switch): (PortId, PortId)) {

@@ -245,7 +245,7 @@ impl Kind for Graph {
         }
         let mut joined = Joined { neighbors: BTreeMap::new(), hosts: self.hosts.len() };
         for edge in &self.links {
-            let mut node = |name| *nodes.entry(name).or_insert_with(|| builder.node(name));
+            let mut node = |name| *nodes.entry(name).or_insert_with(|| builder.switch(name, "switch"));
             let ends = (node(edge.from.as_str()), node(edge.to.as_str()));
             let ports = (builder.port(edge.settings(), base_rtt), builder.port(edge.back(), base_rtt));
             let (there, back) = builder.named(&edge.label(), ends, ports);
@@ -253,6 +253,7 @@ impl Kind for Graph {
             joined.neighbors.entry(ends.0).or_default().push((ends.1, there));
             joined.neighbors.entry(ends.1).or_default().push((ends.0, back));
         }
+        builder.report_tiers();
         match self.routing {
             Routing::Ecmp => {
                 builder.reroute(self.reroute.unwrap_or_default());

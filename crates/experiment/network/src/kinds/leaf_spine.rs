@@ -61,7 +61,7 @@ impl LeafSpine {
     /// The links of each leaf to and from each spine.
     fn join_spines(&self, builder: &mut Builder, leaves: &[NodeId], base_rtt: Nanos) -> Vec<Vec<Cable>> {
         let spines: Vec<NodeId> =
-            numbered("spine", self.spines).into_iter().map(|s| builder.node(s)).collect();
+            numbered("spine", self.spines).into_iter().map(|s| builder.switch(s, "spine")).collect();
         let port = builder.port(self.port(self.spine_rate()), base_rtt);
         let mut fabric = Vec::new();
         for (leaf, node) in leaves.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Kind for LeafSpine {
         let down = builder.port(self.port(self.rate), base_rtt);
         let (mut leaves, mut hosts) = (Vec::new(), Vec::new());
         for leaf in 0..self.leaves {
-            let node = builder.node(format!("leaf{leaf}"));
+            let node = builder.switch(format!("leaf{leaf}"), "leaf");
             for host in 0..self.hosts_per_leaf {
                 let name = format!("h{}", leaf * self.hosts_per_leaf + host);
                 let end = builder.host(name.as_str(), self.rate);
@@ -129,6 +129,7 @@ impl Kind for LeafSpine {
             leaves.push(node);
         }
         let fabric = self.join_spines(&mut builder, &leaves, base_rtt);
+        builder.report_tiers();
         builder.cut(self.areas());
         builder.reroute(self.reroute);
         builder.finish(Clos { hosts, fabric, hosts_per_leaf: self.hosts_per_leaf as usize })

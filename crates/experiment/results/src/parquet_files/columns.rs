@@ -2,9 +2,11 @@
 
 use super::cell::{Cell, Cells, Kind};
 use crate::{FlowRecord, Series, Settings};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::iter::repeat_n;
 use std::ops::Range;
+use vmcc_metrics::catalogue::Place;
+use vmcc_metrics::catalogue::columns::described;
 
 /// A column that can be written.
 pub(super) struct Column<'a> {
@@ -32,19 +34,26 @@ impl<'a> Column<'a> {
 
 /// The swept keys of a whole result, with the type each has over all cases.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SetColumns(Vec<(String, Kind)>);
+pub struct SetColumns(Vec<SetColumn>);
+
+/// Column of one swept key.
+#[derive(Debug, Clone, PartialEq)]
+struct SetColumn {
+    key: String,
+    name: String,
+    kind: Kind,
+}
 
 impl SetColumns {
     /// Looks at every case: a key is a number column when each case that has it gives a number.
     pub fn of(cases: &[Settings]) -> Self {
-        let mut columns: Vec<(String, Kind)> = Vec::new();
+        let mut columns: Vec<SetColumn> = Vec::new();
         for (key, value) in cases.iter().flatten() {
-            let found = columns.iter_mut().find(|(name, _)| name == key);
-            match (found, value.is_number()) {
-                (None, true) => columns.push((key.clone(), Kind::Float64)),
-                (None, false) => columns.push((key.clone(), Kind::Text)),
-                (Some(column), false) => column.1 = Kind::Text,
-                (Some(_), true) => {}
+            let kind = if value.is_number() { Kind::Float64 } else { Kind::Text };
+            match columns.iter_mut().find(|column| column.key == *key) {
+                Some(column) if kind == Kind::Text => column.kind = kind,
+                Some(_) => {}
+                None => columns.push(SetColumn { key: key.clone(), name: set_name(key, &columns), kind }),
             }
         }
         Self(columns)
@@ -53,23 +62,46 @@ impl SetColumns {
     /// Columns that say which run a row belongs to and what its case sets.
     pub(super) fn of_run<'a>(&self, key: RunKey<'a>) -> Vec<Column<'a>> {
         let mut columns = vec![
-            Column::required("case", move |rows| repeat_n(key.case, rows.len())),
+            Column::required("case_index", move |rows| repeat_n(key.case, rows.len())),
             Column::required("run", move |rows| repeat_n(key.run, rows.len())),
             Column::required("seed", move |rows| repeat_n(key.seed, rows.len())),
         ];
-        columns.extend(self.0.iter().map(|(name, kind)| {
-            let value = key.set.get(name);
-            let name = format!("set.{name}");
-            if *kind == Kind::Float64 {
+        columns.extend(self.0.iter().map(|column| {
+            let (name, value) = (&column.name, key.set.get(&column.key));
+            if column.kind == Kind::Float64 {
                 let number = value.and_then(Value::as_f64);
-                Column::optional(&name, move |rows| repeat_n(number, rows.len()))
+                Column::optional(name, move |rows| repeat_n(number, rows.len()))
             } else {
                 let text = value.map(plain_text);
-                Column::optional(&name, move |rows| repeat_n(text.clone(), rows.len()))
+                Column::optional(name, move |rows| repeat_n(text.clone(), rows.len()))
             }
         }));
         columns
     }
+
+    /// Metadata of a file: unit and meaning of each column as JSON, under `column.<name>`.
+    pub(super) fn described(&self, place: Place, columns: &[Column<'_>]) -> Vec<(String, String)> {
+        let one = |column: &Column<'_>| {
+            let swept = self.0.iter().find(|set| set.name == column.name);
+            let (unit, meaning) = match swept {
+                Some(set) => ("", format!("value of `{}` in the case", set.key)),
+                None => described(place, &column.name).map(|(unit, meaning)| (unit, meaning.to_owned()))?,
+            };
+            let value = json!({ "unit": unit, "meaning": meaning }).to_string();
+            Some((format!("column.{}", column.name), value))
+        };
+        columns.iter().filter_map(one).collect()
+    }
+}
+
+/// Column of a swept key: a name that needs no quotes in SQL, and that no other key has.
+fn set_name(key: &str, taken: &[SetColumn]) -> String {
+    let plain: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let name = format!("set_{plain}");
+    // SQL compares names without case.
+    let is_free = |name: &String| !taken.iter().any(|column| column.name.eq_ignore_ascii_case(name));
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
 }
 
 /// The run that rows belong to.
@@ -118,11 +150,13 @@ pub(super) fn of_flows(flows: &[FlowRecord]) -> Vec<Column<'_>> {
     }
     vec![
         each(flows, "flow", |f| f.flow),
-        each(flows, "traffic", |f| f.traffic.as_str()),
-        each(flows, "from", |f| f.from.as_str()),
-        each(flows, "to", |f| f.to.as_str()),
-        each(flows, "cc", |f| f.cc.as_str()),
+        each(flows, "kind", |f| f.kind.name()),
+        each(flows, "traffic", |f| &*f.traffic),
+        each(flows, "src", |f| &*f.src),
+        each(flows, "dst", |f| &*f.dst),
+        each(flows, "cc", |f| &*f.cc),
         each(flows, "subflows", |f| f.subflows),
+        some(flows, "paths", |f| f.paths.as_deref()),
         each(flows, "start_us", |f| f.start_us),
         some(flows, "end_us", |f| f.end_us),
         some(flows, "size_bytes", |f| f.size_bytes),
@@ -131,6 +165,8 @@ pub(super) fn of_flows(flows: &[FlowRecord]) -> Vec<Column<'_>> {
         each(flows, "measured", |f| f.measured),
         some(flows, "goodput_bps", |f| f.goodput_bps),
         some(flows, "fct_us", |f| f.fct_us),
+        some(flows, "ideal_us", |f| f.ideal_us),
+        some(flows, "slowdown", |f| f.slowdown),
         some(flows, "rtt_mean_us", |f| f.rtt_mean_us),
         some(flows, "rtt_p50_us", |f| f.rtt_p50_us),
         some(flows, "rtt_p99_us", |f| f.rtt_p99_us),

@@ -1,7 +1,8 @@
 //! Flow records and time series as Parquet, for pandas, Polars, DuckDB and the report.
 //!
-//! Both files start with the columns `case`, `run`, `seed` and one `set.<key>` column per swept key: a number
-//! column when every case gives a number, else text. Compression is Snappy, which every reader has.
+//! Both files start with the columns `case_index`, `run`, `seed` and one `set_<key>` column per swept key: a number
+//! column when every case gives a number, else text. No name needs quotes in SQL. The file's metadata has unit and meaning of
+//! each column, as JSON under the key `column.<name>`. Compression is Snappy, which every reader has.
 //!
 //! | module | job |
 //! |---|---|
@@ -22,6 +23,7 @@ use crate::{RunOutput, Series};
 use parquet::errors::ParquetError;
 use std::io;
 use std::path::{Path, PathBuf};
+use vmcc_metrics::catalogue::Place;
 
 /// Rows converted at a time: bounds the memory that conversion takes beside the run's own buffers.
 const BATCH_ROWS: usize = 65_536;
@@ -72,7 +74,7 @@ pub fn write_flows(
 ) -> Result<(), TableError> {
     let mut all = columns.of_run(key);
     all.extend(columns::of_flows(&output.flows));
-    write::table(path, &all, output.flows.len())
+    write::table(path, &all, output.flows.len(), columns.described(Place::Flow, &all))
 }
 
 /// Writes the time series of one run to a new file at `path`.
@@ -87,7 +89,7 @@ pub fn write_series(
 ) -> Result<(), TableError> {
     let mut all = columns.of_run(key);
     all.extend(columns::of_series(series));
-    write::table(path, &all, series.len())
+    write::table(path, &all, series.len(), columns.described(Place::Series, &all))
 }
 
 /// Copies the rows of `parts`, in order, into one new file at `path`. All parts must have the same columns.
@@ -102,7 +104,10 @@ pub fn concatenate(path: &Path, parts: &[PathBuf]) -> Result<(), TableError> {
 mod tests {
     use super::*;
     use crate::{FlowRecord, Settings};
-    use serde_json::json;
+    use parquet::file::reader::FileReader;
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+    use vmcc_metrics::unit::Unit;
 
     const RUNS: u32 = 70;
 
@@ -129,8 +134,8 @@ mod tests {
             let (fct, end) =
                 (batch.optional::<f64>("fct_us").unwrap(), batch.optional::<u64>("end_us").unwrap());
             let completed = batch.required::<bool>("completed").unwrap();
-            let set = batch.optional::<String>("set.cc").unwrap();
-            assert_eq!(batch.required::<u32>("case").unwrap(), vec![u32::MAX; batch.num_rows()]);
+            let set = batch.optional::<String>("set_cc").unwrap();
+            assert_eq!(batch.required::<u32>("case_index").unwrap(), vec![u32::MAX; batch.num_rows()]);
             assert_eq!(batch.required::<u64>("seed").unwrap(), vec![u64::MAX; batch.num_rows()]);
             for row in 0..batch.num_rows() {
                 assert_eq!(Some((run[row], flow[row])), expected.next());
@@ -164,6 +169,55 @@ mod tests {
         let whole = folder.path().join("flows.parquet");
         concatenate(&whole, &parts).unwrap();
         check_run(&whole, &runs);
+    }
+
+    fn metadata(path: &Path) -> BTreeMap<String, String> {
+        let file = read::open(path).unwrap();
+        let entries = file.metadata().file_metadata().key_value_metadata().unwrap();
+        entries.iter().map(|entry| (entry.key.clone(), entry.value.clone().unwrap())).collect()
+    }
+
+    #[test]
+    fn files_describe_unit_and_meaning_of_every_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let (flows, series) = (folder.path().join("flows"), folder.path().join("series"));
+        write_run(&flows, 0, 1);
+        let set = Settings::from_iter([("host.cc".into(), json!("lia"))]);
+        let key = RunKey { case: 0, run: 0, seed: 0, set: &set };
+        let columns = SetColumns::of(std::slice::from_ref(&set));
+        write_series(&series, &columns, key, &Series::default()).unwrap();
+        let whole = folder.path().join("whole");
+        concatenate(&whole, &[flows]).unwrap();
+        for path in [&whole, &series] {
+            let described = metadata(path);
+            let file = read::open(path).unwrap();
+            for column in file.metadata().file_metadata().schema_descr().columns() {
+                let entry: Value =
+                    serde_json::from_str(&described[&format!("column.{}", column.name())]).unwrap();
+                assert!(
+                    entry["meaning"].as_str().is_some_and(|meaning| meaning.len() > 8),
+                    "{}",
+                    column.name()
+                );
+                let unit = Unit::of_name(column.name()).map_or("", Unit::symbol);
+                assert!(unit.is_empty() || entry["unit"] == unit, "{}: {entry}", column.name());
+            }
+        }
+        assert!(metadata(&series)["column.set_host_cc"].contains("`host.cc`"));
+    }
+
+    #[test]
+    fn set_columns_need_no_quotes_and_are_distinct() {
+        let keys = ["traffic.a-b.cc", "traffic.a_b.cc", "Traffic.a.b.cc", "\u{fc}", "-"];
+        let set = Settings::from_iter(keys.map(|key| (key.to_owned(), json!(1))));
+        let columns = SetColumns::of(&[set.clone()]).of_run(RunKey { case: 0, run: 0, seed: 0, set: &set });
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let plain = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        assert!(names.iter().all(plain), "{names:?}");
+        assert_eq!(
+            names[3..],
+            ["set_traffic_a_b_cc", "set_traffic_a_b_cc_2", "set_Traffic_a_b_cc_3", "set__", "set___2"]
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::{BATCH_ROWS, TableError};
 use parquet::basic::Compression;
 use parquet::column::reader::ColumnReader;
 use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
@@ -22,14 +23,20 @@ const GROUP_ROWS: usize = 1 << 20;
 /// Files whose rows may share a row group: bounds the open files.
 const GROUP_FILES: usize = 64;
 
-/// Writes the first `rows` rows of `columns` to a new file.
-pub(super) fn table(path: &Path, columns: &[Column<'_>], rows: usize) -> Result<(), TableError> {
+/// Writes the first `rows` rows of `columns` to a new file, and `metadata` beside them.
+pub(super) fn table(
+    path: &Path,
+    columns: &[Column<'_>],
+    rows: usize,
+    metadata: Vec<(String, String)>,
+) -> Result<(), TableError> {
     let fields = columns.iter().map(|c| Ok(Arc::new(c.kind.field(&c.name, c.optional)?)));
     let schema = fields
         .collect::<ParquetResult<_>>()
         .and_then(|fields| Type::group_type_builder("schema").with_fields(fields).build())
         .map_err(|e| TableError::from_parquet(path, e))?;
-    let mut file = NewFile::create(path, Arc::new(schema))?;
+    let metadata = metadata.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect();
+    let mut file = NewFile::create(path, Arc::new(schema), Some(metadata))?;
     for group in (0..rows).step_by(GROUP_ROWS) {
         let end = rows.min(group + GROUP_ROWS);
         file.write_group(|index, writer| {
@@ -46,8 +53,10 @@ pub(super) fn table(path: &Path, columns: &[Column<'_>], rows: usize) -> Result<
 /// Copies the rows of `parts`, in order, into one new file at `path`.
 pub(super) fn concatenation(path: &Path, parts: &[PathBuf]) -> Result<(), TableError> {
     let Some(first) = parts.first() else { return Ok(()) };
-    let schema = schema_of(&open(first)?);
-    let mut file = NewFile::create(path, schema.clone())?;
+    let opened = open(first)?;
+    let schema = schema_of(&opened);
+    let metadata = opened.metadata().file_metadata().key_value_metadata().cloned();
+    let mut file = NewFile::create(path, schema.clone(), metadata)?;
     let mut group: Vec<SerializedFileReader<File>> = Vec::new();
     let mut rows = 0;
     for part in parts {
@@ -113,11 +122,12 @@ struct NewFile<'a> {
 }
 
 impl<'a> NewFile<'a> {
-    fn create(path: &'a Path, schema: TypePtr) -> Result<Self, TableError> {
+    fn create(path: &'a Path, schema: TypePtr, metadata: Option<Vec<KeyValue>>) -> Result<Self, TableError> {
         let file =
             File::create_new(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            .set_key_value_metadata(metadata)
             .set_created_by(concat!("vmcc ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
         let first_error = Arc::new(OnceLock::new());

@@ -1,7 +1,10 @@
 //! The metrics a claim may ask for, and the axes it may select by.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
-use vmcc_metrics::catalogue::{self, Metric, Place};
+use vmcc_metrics::catalogue::{self, Metric, Place, SIZES};
+use vmcc_network::LinkId;
 
 use super::{BadClaim, Filter, Selector};
 use crate::model::{Scenario, Traffic};
@@ -20,6 +23,14 @@ fn metrics(scenario: &Scenario) -> Vec<String> {
         for class in scenario.topology.as_kind().path_classes() {
             all.extend(of(Place::Class, &format!("paths.{path}.class.{class}.")));
         }
+    }
+    let network = scenario.topology.network();
+    let links = (0..network.links.len()).map(|link| LinkId(link as u32));
+    for tier in links.filter_map(|link| network.tier(link)).collect::<BTreeSet<_>>() {
+        all.extend(of(Place::Tier, &format!("tier.{tier}.")));
+    }
+    for (range, _) in SIZES {
+        all.extend(of(Place::Size, &format!("size.{range}.")));
     }
     for label in Traffic::labels(&scenario.traffic) {
         all.extend(of(Place::Traffic, &format!("traffic.{label}.")));

@@ -36,7 +36,7 @@ fn root_one_case_runs_on_every_engine_through_the_trait() {
         let name = engine.name();
         let output = engine.run(&plan.cases[0], 1, &AtomicBool::new(false), &|_| {}).unwrap();
         let flow = &output.flows[0];
-        assert_eq!((output.flows.len(), flow.cc.as_str(), flow.subflows), (1, "lia", 2), "{name}");
+        assert_eq!((output.flows.len(), &*flow.cc, flow.subflows), (1, "lia", 2), "{name}");
         assert!(flow.delivered_bytes > 100_000, "{name}: {flow:?}");
 
         let error = engine.run(&plan.cases[0], 1, &AtomicBool::new(true), &|_| {}).unwrap_err();

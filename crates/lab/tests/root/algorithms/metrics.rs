@@ -46,7 +46,7 @@ fn on_both_engines_of(scenario: &str, settings: &[&str], check: impl Fn(&str, &R
 }
 
 fn flow<'a>(output: &'a RunOutput, traffic: &str) -> &'a FlowRecord {
-    let mut all = output.flows.iter().filter(|flow| flow.traffic == traffic);
+    let mut all = output.flows.iter().filter(|flow| &*flow.traffic == traffic);
     let only = all.next().unwrap();
     assert!(all.next().is_none(), "{traffic} is one connection");
     only

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{AckPath as AckPathConfig, Common, Host, Protocol};
 use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Flow, Flows};
-use crate::build::span;
+use crate::build::{RoutePair, span};
 use crate::hosts::{HostError, Hosts};
 use crate::run::SimError;
 use crate::tcp::config::{
@@ -73,6 +74,8 @@ struct Builder<'a, 'b> {
     world: World,
     /// Without and with ECN asked for.
     configs: [ConfigId; 2],
+    /// Packets of single-path and of multipath connections.
+    framings: [Framing; 2],
     algorithms: BTreeMap<Arc<str>, AlgorithmId>,
 }
 
@@ -84,7 +87,8 @@ impl<'a, 'b> Builder<'a, 'b> {
             world.add_config(config).map_err(SimError::Config)
         };
         let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
-        Ok(Self { ctx, world, configs, algorithms: BTreeMap::new() })
+        let framings = framings(&tcp_config(&ctx.scenario.host));
+        Ok(Self { ctx, world, configs, framings, algorithms: BTreeMap::new() })
     }
 
     /// An algorithm, and its name as all its connections share it.
@@ -104,7 +108,9 @@ impl<'a, 'b> Builder<'a, 'b> {
         let entry = &scenario.traffic[planned.traffic];
         let (common, host) = (&entry.common, &scenario.host);
         let multipath = entry.protocol(host) == Protocol::Mptcp;
-        let (mut subflows, paths) = self.subflows(&planned, common, multipath)?;
+        let route_pairs = self.route_pairs(&planned, common, multipath)?;
+        let (mut subflows, paths) = self.subflows(&route_pairs)?;
+        let unloaded = self.unloaded(&planned.app, route_pairs, multipath);
         // Who fetches opens the connection.
         let fetches = matches!(planned.app, App::Fetches { .. });
         let (mut opens, mut other) = (planned.from, planned.to);
@@ -142,7 +148,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         let answers = asks.then_some(ConnId(conn.0 + 1));
         // The name of its random draws is as long as all else that is known of a short flow.
         let planned = Planned { stream: String::new(), ..planned };
-        Ok(Flow { conn, answers, cc, group, paths, competing: entry.is_competing(), planned })
+        Ok(Flow { conn, answers, cc, group, paths, competing: entry.is_competing(), unloaded, planned })
     }
 
     /// Connections made so far: the next one's number.
@@ -150,17 +156,36 @@ impl<'a, 'b> Builder<'a, 'b> {
         self.world.connections()
     }
 
-    /// The subflows of a connection, and the path each is on.
-    fn subflows(
-        &mut self,
+    /// Timing on the empty network of what the connection transfers.
+    fn unloaded(&mut self, app: &App, route_pairs: Vec<RoutePair>, multipath: bool) -> Option<Arc<Unloaded>> {
+        let (lead, answers) = match *app {
+            App::RequestResponse { request_bytes, .. } => (Lead::Request(request_bytes), true),
+            App::Fetches { request_bytes, .. } => (Lead::Request(request_bytes), false),
+            _ => (Lead::Handshake, false),
+        };
+        let turned = |pair: RoutePair| if answers { pair.reversed() } else { pair };
+        let carrying: Vec<RoutePair> = route_pairs.into_iter().map(turned).collect();
+        self.ctx.fabric.unloaded(&carrying, self.framings[usize::from(multipath)], lead)
+    }
+
+    /// The routes of a connection, one per subflow.
+    fn route_pairs(
+        &self,
         planned: &Planned,
         common: &Common,
         multipath: bool,
-    ) -> Result<(Vec<SubflowSpec>, Vec<Option<usize>>), SimError> {
+    ) -> Result<Vec<RoutePair>, SimError> {
         let count = if multipath { common.subflows.or(self.ctx.scenario.host.subflows) } else { Some(1) };
         let allowed = common.path.as_ref().map(|p| p.0.as_slice());
         let mut ecmp = self.ctx.streams.stream(&format!("{}/ecmp", planned.stream));
-        let route_pairs = self.ctx.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?;
+        Ok(self.ctx.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?)
+    }
+
+    /// The subflows of a connection, and the path each is on.
+    fn subflows(
+        &mut self,
+        route_pairs: &[RoutePair],
+    ) -> Result<(Vec<SubflowSpec>, Vec<Option<usize>>), SimError> {
         let (mut subflows, mut paths) = (Vec::new(), Vec::new());
         for (index, route_pair) in route_pairs.iter().enumerate() {
             let routes =
@@ -174,6 +199,14 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         Ok((subflows, paths))
     }
+}
+
+/// Packets of single-path and of multipath connections.
+fn framings(config: &TcpConfig) -> [Framing; 2] {
+    [config.header_bytes, config.header_bytes + config.multipath_header_bytes].map(|header| Framing {
+        payload_bytes: config.mtu_bytes.saturating_sub(header).max(1).into(),
+        header_bytes: header.into(),
+    })
 }
 
 fn ack_path(chosen: AckPathConfig) -> AckPath {

@@ -18,6 +18,7 @@ use crate::traffic::{MAX_FLOWS, Planned};
 use crate::transport::{Ends, Part, RouteChange, Routed, Transport};
 use delivered::Delivered;
 use vmcc_metrics::observed::{Counters, Observed};
+use vmcc_network::Unloaded;
 use vmcc_scenario::model::SubflowEvent;
 
 /// One connection as it was made.
@@ -33,6 +34,8 @@ pub(crate) struct Flow {
     /// Current path of each subflow, by index into the fabric's paths.
     pub(crate) paths: Vec<Option<usize>>,
     pub(crate) competing: bool,
+    /// Timing of its transfers on the empty network, on the routes it starts with.
+    pub(crate) unloaded: Option<Arc<Unloaded>>,
 }
 
 impl Flow {

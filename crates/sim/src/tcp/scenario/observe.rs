@@ -56,6 +56,7 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
             job: job(&flow.planned.app),
             start: at(record.start),
             stop: at(flow.planned.stop),
+            unloaded: flow.unloaded.clone(),
             established: record.established != Time::NEVER,
             received: reached(record.received),
             delivered_bytes: directions.iter().take(flow.carrying().count()).map(|r| r.delivered_bytes).sum(),
