@@ -16,6 +16,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 const INSTALL: &str = "apt-get install -y postgresql";
@@ -142,18 +143,24 @@ impl Pgbench<'_> {
             .ok_or(Error::ProgramMissing { program, remedy: INSTALL.to_owned() })
     }
 
-    /// Fills the tables, through the server's own socket.
+    /// Fills the tables, through the server's own socket, as soon as the server, which listens before, accepts sessions.
     fn fill(&self, server: &Program, port: u16) -> Result<(), Error> {
         let mut command = Command::new(self.program("pgbench")?);
         command.args(["-i", "-q", "-U", USER, "-p", &port.to_string(), "-h"]);
-        let socket = mounted_path(server, "socket");
-        let filled = command.arg(socket).arg(USER).output().map_err(|e| Error::file("pgbench", e))?;
-        if filled.status.success() {
-            return Ok(());
+        command.arg(mounted_path(server, "socket")).arg(USER);
+        let begun = Instant::now();
+        loop {
+            let filled = command.output().map_err(|e| Error::file("pgbench", e))?;
+            let said = String::from_utf8_lossy(&filled.stderr);
+            if filled.status.success() {
+                return Ok(());
+            }
+            if !said.contains("is starting up") || begun.elapsed() > 6 * START_TIMEOUT {
+                let cause = format!("its tables cannot be filled: {}", said.trim());
+                return Err(server.failed(cause, super::LOOK_AT));
+            }
+            thread::sleep(super::START_POLL_INTERVAL);
         }
-        let cause =
-            format!("its tables cannot be filled: {}", String::from_utf8_lossy(&filled.stderr).trim());
-        Err(server.failed(cause, super::LOOK_AT))
     }
 
     fn check_sums(&self, server: &Program) -> Result<(), ReportError> {
