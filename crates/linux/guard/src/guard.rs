@@ -8,7 +8,6 @@ use crate::rollback::{self, ReportFn, listing_failed};
 use crate::state::GuardState;
 use crate::subflow::{self, Reopened};
 use crate::topology::topology;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_bpf::close_requests::{CloseRequest, CloseRequests};
@@ -34,7 +33,7 @@ impl RequestReaders {
     }
 
     fn activity(&self, say: ReportFn<'_>) -> Activity {
-        let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut namespaces = Activity::new();
         for requests in &self.0 {
             match requests.activity() {
                 Ok(read) => read.into_iter().for_each(|(netns, number)| {
@@ -44,7 +43,7 @@ impl RequestReaders {
                 Err(error) => say(Err(error)),
             }
         }
-        Activity { own: netns::own(), namespaces }
+        namespaces
     }
 }
 

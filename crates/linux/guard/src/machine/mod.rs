@@ -45,14 +45,8 @@ pub struct RequestCounts {
     pub pending: u64,
 }
 
-/// Activity on guarded connections.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Activity {
-    /// The guard's own namespace, which is always scanned.
-    pub(crate) own: Option<u32>,
-    /// A number for each namespace that has some, which changes with any activity there.
-    pub(crate) namespaces: BTreeMap<u32, u64>,
-}
+/// Network namespaces with guarded connections, each with a number that changes with any activity of these.
+pub(crate) type Activity = BTreeMap<u32, u64>;
 
 /// A subflow that is a backup and is to be closed.
 struct Draining {
@@ -96,7 +90,7 @@ pub(crate) struct Machine {
     /// Reported as retained.
     retained: Reported,
     /// Activity at the last scan.
-    activity: BTreeMap<u32, u64>,
+    activity: Activity,
     counts: RequestCounts,
 }
 
@@ -114,7 +108,7 @@ impl Machine {
             health: BTreeMap::new(),
             reported: Reported::default(),
             retained: Reported::default(),
-            activity: BTreeMap::new(),
+            activity: Activity::new(),
             counts: RequestCounts::default(),
         }
     }
@@ -158,21 +152,20 @@ impl Machine {
         if self.scanning {
             self.last_scan = Some(now);
             namespaces.extend(self.backoffs.namespaces());
-            let activity = if self.policy.scans() { activity() } else { Activity::default() };
+            let activity = if self.policy.scans() { activity() } else { Activity::new() };
             namespaces.extend(self.namespaces_to_scan(activity));
         }
         namespaces
     }
 
-    /// Namespaces to scan without a request: the guard's own, those with activity on guarded connections since the last scan, and
-    /// those with data outstanding then. An idle one costs a lookup in a table.
-    fn namespaces_to_scan(&mut self, activity: Activity) -> BTreeSet<u32> {
-        let Activity { own, namespaces } = activity;
+    /// Namespaces to scan without a request: those with activity on guarded connections since the last scan, and those with data
+    /// outstanding then. An idle one costs a lookup in a table.
+    fn namespaces_to_scan(&mut self, namespaces: Activity) -> BTreeSet<u32> {
         let is_busy = |netns: &u32| self.health.get(netns).is_some_and(PathHealth::is_busy);
         let changed = |netns: &u32, number: &u64| self.activity.get(netns) != Some(number);
         let due = namespaces.iter().filter(|(netns, number)| changed(netns, number) || is_busy(netns));
-        let due: BTreeSet<u32> = due.map(|(netns, _)| *netns).chain(own).collect();
-        self.health.retain(|netns, _| due.contains(netns) || namespaces.contains_key(netns));
+        let due: BTreeSet<u32> = due.map(|(netns, _)| *netns).collect();
+        self.health.retain(|netns, _| namespaces.contains_key(netns));
         self.activity = namespaces;
         due
     }
