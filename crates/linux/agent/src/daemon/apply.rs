@@ -7,6 +7,7 @@ use super::contention::Contention;
 use super::event::Event;
 use super::record::{Entry, Place, Record};
 use super::resource::{HALF_DONE, Resource, ResourceError, is_same_value, settling_text};
+use super::usage::Usage;
 use nix::net::if_::if_indextoname;
 
 /// Action that brings a resource to its desired value.
@@ -79,7 +80,7 @@ pub(crate) fn apply(
     place: &Place,
     resource: &Resource,
     desired: &str,
-    contention: &mut Contention,
+    (contention, usage): (&mut Contention, &mut Usage),
     events: &mut Vec<Event>,
 ) -> Result<(), ResourceError> {
     let object = resource.object();
@@ -118,7 +119,7 @@ pub(crate) fn apply(
         Step::Note => {}
         Step::SetAgain if !contention.allows(place, resource) => return Err(ResourceError::Contended),
         Step::Set | Step::SetAgain => {
-            set(record, &mut entry, desired)?;
+            set(record, &mut entry, desired, usage)?;
             let again = next_step == Step::SetAgain;
             let said = again && contention.goes_on(place, resource);
             events.extend((!said).then(|| Event::Set {
@@ -137,11 +138,16 @@ pub(crate) fn apply(
 
 /// Gives it the value. Where that does not succeed, what is there instead is on record as ours, and what never was there is
 /// not.
-fn set(record: &mut Record, entry: &mut Entry, desired: &str) -> Result<(), ResourceError> {
+fn set(
+    record: &mut Record,
+    entry: &mut Entry,
+    desired: &str,
+    usage: &mut Usage,
+) -> Result<(), ResourceError> {
     let known = entry.ours.clone();
     ours_too(&mut entry.ours, desired);
     record.put(entry.clone()).map_err(ResourceError::Record)?;
-    let written = entry.resource.write(Some(desired));
+    let written = entry.resource.write(Some(desired), usage);
     let found = entry.resource.read()?;
     if found.as_deref() == Some(desired) {
         return Ok(());
@@ -189,6 +195,7 @@ fn renamed_port(entry: &Entry, now: Option<&String>) -> Option<Resource> {
 pub(crate) fn roll_back(
     record: &mut Record,
     entry: &Entry,
+    usage: &mut Usage,
     events: &mut Vec<Event>,
 ) -> Result<(), ResourceError> {
     let (place, what) = (entry.place.name.clone(), entry.resource.to_string());
@@ -204,7 +211,7 @@ pub(crate) fn roll_back(
         return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
     }
     if let Some(renamed) = renamed_port(entry, now.as_ref()) {
-        renamed.write(None)?;
+        renamed.write(None, usage)?;
         let (what, from) = (format!("{what}, now {renamed},"), entry.ours.last().cloned());
         events.push(Event::Restored { place, what, from, to: None });
         return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
@@ -215,7 +222,7 @@ pub(crate) fn roll_back(
             events.push(Event::LeftAlone { place, what, found, before });
             return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
         }
-        entry.resource.write(entry.before.as_deref())?;
+        entry.resource.write(entry.before.as_deref(), usage)?;
         let found = entry.resource.read()?;
         if found != entry.before {
             return Err(ResourceError::NotBack { before: entry.before.clone(), found });
@@ -306,7 +313,7 @@ mod tests {
         let old = Entry { resource, object: object + 1000, ..entry(Some("2"), &["1"]) };
         record.put(old.clone()).unwrap();
         let mut events = Vec::new();
-        roll_back(&mut record, &old, &mut events).unwrap();
+        roll_back(&mut record, &old, &mut Usage::default(), &mut events).unwrap();
         assert!(matches!(&events[..], [Event::Gone { .. }]) && record.len() == 0, "{events:?}");
         assert_eq!(old.resource.read().unwrap(), now);
     }
@@ -333,7 +340,8 @@ mod tests {
         let absent = Resource::Port("vmcc-none".to_owned());
         for _ in 0..3 {
             let (mut contention, mut events) = (Contention::default(), Vec::new());
-            apply(&mut record, &Place::kernel(), &absent, "{}", &mut contention, &mut events).unwrap_err();
+            let state = (&mut contention, &mut Usage::default());
+            apply(&mut record, &Place::kernel(), &absent, "{}", state, &mut events).unwrap_err();
             assert_eq!(record.len(), 0);
         }
     }
@@ -346,7 +354,7 @@ mod tests {
         let gone = Entry { resource, ..entry(Some("0"), &["1"]) };
         record.put(gone.clone()).unwrap();
         let mut events = Vec::new();
-        roll_back(&mut record, &gone, &mut events).unwrap();
+        roll_back(&mut record, &gone, &mut Usage::default(), &mut events).unwrap();
         assert!(matches!(&events[..], [Event::Gone { .. }]) && record.len() == 0, "{events:?}");
     }
 }

@@ -8,7 +8,7 @@ use super::readiness::Readiness;
 use super::record::{self, Place, Record};
 use super::resource::{Resource, ResourceError, all_endpoints, endpoint_text, follow, is_implicit};
 use super::settling::Settling;
-use super::usage::InUse;
+use super::usage::{InUse, Usage};
 use crate::config::{Config, Settings};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,8 @@ impl ReconcileState {
 pub(crate) struct Reconciler<'a> {
     record: &'a mut Record,
     state: &'a mut ReconcileState,
+    /// Connections of the namespace that is being reconciled.
+    usage: Usage,
     pub(crate) events: Vec<Event>,
     /// Values that cannot be set now.
     pub(crate) problems: BTreeSet<String>,
@@ -89,6 +91,7 @@ impl<'a> Reconciler<'a> {
         Self {
             record,
             state,
+            usage: Usage::default(),
             events: Vec::new(),
             problems: BTreeSet::new(),
             warnings: BTreeSet::new(),
@@ -165,6 +168,7 @@ impl<'a> Reconciler<'a> {
                 .map_err(|source| ResourceError::Netlink { action: "tell namespaces apart", source })?;
             // The agent's own may have a name, too, and two names may be one.
             if self.seen.insert(cookie) {
+                self.usage = Usage::default();
                 self.reconcile_here(&Place { cookie, name: name.to_owned() }, settings, ports)?;
             }
             Ok(())
@@ -279,8 +283,8 @@ impl<'a> Reconciler<'a> {
             let Some(value) = values.get(&resource).filter(|_| !is_tried) else { continue };
             let begins = self.state.settling.begin(place, &resource, value).into_owned();
             match resource
-                .write(None)
-                .and_then(|()| resource.write(Some(&begins)))
+                .write(None, &mut self.usage)
+                .and_then(|()| resource.write(Some(&begins), &mut self.usage))
                 .and_then(|()| self.note(place, &resource, begins))
             {
                 Ok(()) => self
@@ -332,8 +336,9 @@ impl<'a> Reconciler<'a> {
                 continue;
             }
             let value = &self.state.settling.value(place, resource, value);
-            let (contention, said) = (&mut self.state.contention, self.events.len());
-            let kept = apply(self.record, place, resource, value, contention, &mut self.events);
+            let said = self.events.len();
+            let state = (&mut self.state.contention, &mut self.usage);
+            let kept = apply(self.record, place, resource, value, state, &mut self.events);
             if kept.is_err() {
                 self.state.settling.failed(place, resource);
             }
@@ -369,7 +374,9 @@ impl<'a> Reconciler<'a> {
 
     fn roll_back_all(&mut self, entries: &[record::Entry]) {
         for entry in entries.iter().rev() {
-            let Err(fault) = roll_back(self.record, entry, &mut self.events) else { continue };
+            let Err(fault) = roll_back(self.record, entry, &mut self.usage, &mut self.events) else {
+                continue;
+            };
             match fault.in_use() {
                 Some(in_use) => self.retain(entry, in_use),
                 None => self
@@ -431,6 +438,7 @@ impl<'a> Reconciler<'a> {
         }
         let looked = namespaces::find(&cookies, &mut |cookie, fd| {
             let Some(here) = by_place.remove(&cookie) else { return };
+            self.usage = Usage::default();
             if let Err(error) = netns::within(fd, || self.roll_back_all(&here)) {
                 self.problem(&here[0].place.name, &error.into());
             }

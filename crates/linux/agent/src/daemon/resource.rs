@@ -2,7 +2,7 @@
 //! restored.
 
 use super::event::or_nothing;
-use super::usage::{InUse, use_of};
+use super::usage::{InUse, Usage};
 use crate::config::{SysctlName, normal};
 use crate::{Error, algorithms, ports};
 use nix::net::if_::if_nametoindex;
@@ -223,8 +223,8 @@ impl Resource {
         }
     }
 
-    /// Gives it a value, or removes it.
-    pub(crate) fn write(&self, value: Option<&str>) -> Result<(), ResourceError> {
+    /// Gives it a value, or removes it. `usage`: that of the calling thread's namespace.
+    pub(crate) fn write(&self, value: Option<&str>, usage: &mut Usage) -> Result<(), ResourceError> {
         match (self, value) {
             (Self::Algorithm(name), Some(text)) => {
                 let params = params(name, text)?;
@@ -246,7 +246,7 @@ impl Resource {
                 // First, so that whoever comes after us when we are killed does it again.
                 // Programs that chose the value that goes keep it; the reconciler covers those that chose the one before.
                 let changed = follow(before.as_deref(), name, Scope::SpareChosen);
-                default().write(value)?;
+                default().write(value, usage)?;
                 changed.and_then(|()| follow(before.as_deref(), name, Scope::SpareChosen))
             }
             (Self::LiveDefault, None) => Err(unreadable(None)),
@@ -259,8 +259,8 @@ impl Resource {
                 let limit = value.and_then(|text| text.parse().ok()).ok_or_else(|| unreadable(value))?;
                 set_limit(*which, limit).map_err(netlink("set a limit of MPTCP"))
             }
-            (Self::Endpoint(address), value) => write_endpoint(*address, None, value),
-            (Self::EndpointAt(at), value) => write_endpoint(at.ip(), Some(at.port()), value),
+            (Self::Endpoint(address), value) => write_endpoint(*address, None, value, usage),
+            (Self::EndpointAt(at), value) => write_endpoint(at.ip(), Some(at.port()), value, usage),
             (Self::Port(name), Some(text)) => {
                 let config: PortConfig = serde_json::from_str(text).map_err(|_| unreadable(value))?;
                 ports::serve(name, &config, false)?.keep();
@@ -417,7 +417,12 @@ fn read_endpoint(address: IpAddr, port: Option<u16>) -> Result<Option<String>, R
     Ok(all_endpoints()?.1.iter().find(is_it).map(endpoint_text))
 }
 
-fn write_endpoint(address: IpAddr, port: Option<u16>, value: Option<&str>) -> Result<(), ResourceError> {
+fn write_endpoint(
+    address: IpAddr,
+    port: Option<u16>,
+    value: Option<&str>,
+    usage: &mut Usage,
+) -> Result<(), ResourceError> {
     let read = |text| endpoint(address, port, text).ok_or_else(|| unreadable(value));
     let desired = value.map(read).transpose()?;
     if desired.is_some_and(|desired| desired.flags & Endpoint::LAMINAR != 0)
@@ -432,10 +437,11 @@ fn write_endpoint(address: IpAddr, port: Option<u16>, value: Option<&str>) -> Re
             let cleared = manager.set_endpoint_backup(found, false);
             return cleared.map_err(netlink("clear the backup flag of an endpoint of MPTCP"));
         }
-        if let Some(in_use) = use_of(found)? {
+        if let Some(in_use) = usage.of(found)? {
             return Err(ResourceError::InUse(in_use));
         }
         manager.remove(found).map_err(netlink("remove an endpoint of MPTCP"))?;
+        usage.removed(found);
     }
     let Some(mut desired) = desired else { return Ok(()) };
     // One that takes the place of the kernel's own keeps its number, and may not name any.
@@ -528,7 +534,7 @@ mod tests {
     #[test]
     fn record_cannot_write_outside_net_sysctls() {
         for name in ["kernel/panic", "net/../kernel/panic", "/etc/passwd"] {
-            let refused = Resource::Sysctl(name.to_owned()).write(Some("1"));
+            let refused = Resource::Sysctl(name.to_owned()).write(Some("1"), &mut Usage::default());
             assert!(matches!(refused, Err(ResourceError::Unreadable { .. })), "{name}: {refused:?}");
         }
     }

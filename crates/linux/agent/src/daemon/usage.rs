@@ -8,9 +8,13 @@ use crate::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 use vmcc_netlink::{Endpoint, Links};
 use vmcc_system::KernelError;
 use vmcc_system::diag::{Diag, Subflow};
+
+/// Time for which a list of connections counts. Others begin meanwhile, and a list of 10,000 takes about half of it.
+const MAX_AGE: Duration = Duration::from_millis(200);
 
 /// Dependence of connections on an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,18 +60,55 @@ impl Path {
     }
 }
 
-/// Use of an endpoint of the calling thread's namespace by connections that depend on it.
-///
-/// # Errors
-/// The kernel lists no sockets or addresses.
-pub(crate) fn use_of(endpoint: &Endpoint) -> Result<Option<InUse>, Error> {
-    let subflows = Diag::open()?.subflows()?;
-    let paths: Vec<Path> = subflows.iter().filter_map(Path::of).collect();
-    if !paths.iter().any(|path| is_at(path, endpoint)) {
-        return Ok(None);
+/// Connections of one namespace. They are listed once for all endpoints of a round.
+#[derive(Default)]
+pub(crate) struct Usage(Option<(Instant, Connections)>);
+
+impl Usage {
+    /// Use of an endpoint of the calling thread's namespace by connections that depend on it.
+    ///
+    /// # Errors
+    /// The kernel lists no sockets or addresses.
+    pub(crate) fn of(&mut self, endpoint: &Endpoint) -> Result<Option<InUse>, Error> {
+        self.of_listed(endpoint, Instant::now, Connections::list)
     }
-    let usable = usable_addresses().map_err(|e| KernelError::new("list addresses", e))?;
-    Ok(in_use(endpoint, &paths, &usable))
+
+    fn of_listed(
+        &mut self,
+        endpoint: &Endpoint,
+        now: impl Fn() -> Instant,
+        list: impl FnOnce() -> Result<Connections, Error>,
+    ) -> Result<Option<InUse>, Error> {
+        let listed = self.0.take().filter(|(since, _)| now() - *since <= MAX_AGE);
+        let (_, Connections { paths, usable }) = self.0.insert(match listed {
+            Some(listed) => listed,
+            // From its begin on.
+            None => (now(), list()?),
+        });
+        Ok(in_use(endpoint, paths, usable))
+    }
+
+    /// Notes that an endpoint is removed, and with it the paths from its address.
+    pub(crate) fn removed(&mut self, endpoint: &Endpoint) {
+        if let Some((_, connections)) = &mut self.0 {
+            connections.paths.retain(|path| !is_at(path, endpoint));
+        }
+    }
+}
+
+/// Paths of MPTCP connections, and addresses that can carry them.
+struct Connections {
+    paths: Vec<Path>,
+    usable: BTreeSet<IpAddr>,
+}
+
+impl Connections {
+    /// Those of the calling thread's namespace.
+    fn list() -> Result<Self, Error> {
+        let paths = Diag::open()?.subflows()?.iter().filter_map(Path::of).collect();
+        let usable = usable_addresses().map_err(|e| KernelError::new("list addresses", e))?;
+        Ok(Self { paths, usable })
+    }
 }
 
 /// Addresses of interfaces that are operational.
@@ -143,6 +184,31 @@ mod tests {
             "closed by the guard"
         );
         assert_eq!(found(&endpoint("10.0.2.1", None), &paths, &usable), None);
+    }
+
+    #[test]
+    fn connections_are_listed_once_for_all_endpoints_of_a_round() {
+        let both = || vec![path(1, "10.0.0.1:80", false), path(1, "10.0.1.1:80", false)];
+        let usable = || ["10.0.0.1", "10.0.1.1"].map(|address| address.parse().unwrap()).into();
+        let (first, second) = (endpoint("10.0.0.1", None), endpoint("10.0.1.1", None));
+        let (began, lists) = (Instant::now(), std::cell::Cell::new(0));
+        let mut usage = Usage::default();
+        let of = |usage: &mut Usage, endpoint, ms| {
+            let list = || {
+                lists.set(lists.get() + 1);
+                Ok(Connections { paths: both(), usable: usable() })
+            };
+            let found = usage.of_listed(endpoint, || began + Duration::from_millis(ms), list);
+            found.unwrap().map(|in_use| in_use.dependence)
+        };
+        for _ in 0..100 {
+            assert_eq!(of(&mut usage, &first, 0), None, "the other one is left");
+        }
+        usage.removed(&first);
+        assert_eq!(of(&mut usage, &second, 200), Some(Dependence::LastPath));
+        assert_eq!(lists.get(), 1);
+        assert_eq!(of(&mut usage, &second, 201), None, "listed again");
+        assert_eq!(lists.get(), 2);
     }
 
     #[test]
