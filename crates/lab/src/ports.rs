@@ -32,8 +32,9 @@ pub(crate) fn attach(spec: &LabSpec, topology: &Topology) -> Result<Ports, Error
     let attach = |place: &PortPlace| {
         let attached = Port::attach_in(&netns::path_of(&place.namespace), &place.port, &place.config);
         let port = attached.map_err(|e| refused(spec, place, &e))?;
-        let rules = place.config.classes.iter().map(|class| class.marking.unwrap_or(place.config.marking));
-        let marks = place.config.marking != Marking::None || rules.into_iter().any(|m| m != Marking::None);
+        let ports_own = place.config.marking.unwrap_or(Marking::None);
+        let rules = place.config.classes.iter().map(|class| class.marking.unwrap_or(ports_own));
+        let marks = ports_own != Marking::None || rules.into_iter().any(|m| m != Marking::None);
         Ok(Served { port, paths: place.paths.clone(), marks })
     };
     topology.ports().iter().map(attach).collect::<Result<_, Error>>().map(Ports)

@@ -52,10 +52,10 @@ impl Shape {
         };
         PortConfig {
             rate: Some(self.rate),
-            queue: self.queue.kind,
+            queue: Some(self.queue.kind),
             quantum: self.queue.quantum,
             buffer: self.buffer,
-            marking: self.marking,
+            marking: Some(self.marking),
             // As the simulator's switches do.
             not_ect: vmcc_port::NotEct::Queue,
             overload: 1.0,

@@ -126,7 +126,7 @@ impl Builder<'_> {
             }
         };
         let classes = guarantees.iter().enumerate().map(class).collect();
-        PortConfig { queue: Discipline::Drr, classes, ..shape.config() }
+        PortConfig { queue: Some(Discipline::Drr), classes, ..shape.config() }
     }
 
     /// A vNIC of a VM and its port on the virtual switch.

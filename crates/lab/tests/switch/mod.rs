@@ -17,8 +17,7 @@ pub use vmcc_testkit::netns::{Namespace, Server, own_name, run};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
-use vmcc_port::{ConfigFile, PortConfig};
-use vmcc_port::{Port, PortError};
+use vmcc_port::{Port, PortConfig, PortError};
 
 /// A host (or container) on a port of a switch: a namespace with one interface `e0`, 10.79.0.N.
 pub struct Host {
@@ -167,7 +166,7 @@ impl Bridge {
     }
 }
 
-/// A configuration from TOML.
+/// As [`vmcc_testkit::port::config`].
 pub fn config(text: &str) -> PortConfig {
-    ConfigFile::parse("test", text).unwrap_or_else(|e| panic!("{e}")).config
+    vmcc_testkit::port::config(text)
 }

@@ -31,7 +31,9 @@ pub(crate) fn config(config: &PortConfig) -> Check {
     vm(config)?;
     queue(config)?;
     buffer(config.buffer, "buffer")?;
-    marking::rule(&config.marking, config, "marking")?;
+    if let Some(rule) = &config.marking {
+        marking::rule(rule, config, "marking")?;
+    }
     let phantom = config.phantom.is_none_or(|share| (0.5..=1.0).contains(&share));
     require(phantom, "phantom", || "a virtual queue drains at 0.5 to 1 of the real rate".to_owned())?;
     marking::measured(config)?;
@@ -79,13 +81,13 @@ fn queue(config: &PortConfig) -> Check {
         let message = format!("there are {classes} classes; a port has at most {MAX_CLASSES}");
         return Err(ConfigError::at(format!("class[{MAX_CLASSES}]"), message).help("join some of them"));
     }
-    if config.queue == Discipline::Fifo && classes > 1 {
+    if config.discipline() == Discipline::Fifo && classes > 1 {
         let message = format!("`fifo` is one queue, but there are {classes} classes");
         return Err(ConfigError::at("queue", message)
             .help("use `drr` to share by weight, or `priority` to serve the first class first"));
     }
     let Some(quantum) = config.quantum else { return Ok(()) };
-    let drr = config.queue == Discipline::Drr;
+    let drr = config.discipline() == Discipline::Drr;
     require(drr, "quantum", || "only the order `drr` has a quantum".to_owned())?;
     let fits = !quantum.is_zero() && quantum <= Bytes::new(1 << 24);
     require(fits, "quantum", || "a quantum is from 1B to 16MiB".to_owned())

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use vmcc_config::{Discipline, Marking};
+use vmcc_config::{Discipline, LambdaRule, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 /// Service queues of one port, at most.
@@ -24,18 +24,20 @@ pub struct PortConfig {
     /// The VM that the port belongs to, if its ports share one budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm: Option<VmBudget>,
-    /// Order in which the queues are served: `fifo` (one queue), `drr` (by weight) or `priority` (the first first).
-    #[serde(default)]
-    pub queue: Discipline,
+    /// Order in which the queues are served: `fifo` (one queue), `drr` (by weight) or `priority` (the first first). Absent:
+    /// `drr` for several classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Discipline>,
     /// Bytes per round of a queue of weight 1. Absent: one packet of the port's MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
     /// Capacity of each queue.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// Marking rule of the queues. Where a rule's `rtt` is absent, the RTT is measured from the traffic that passes.
-    #[serde(default)]
-    pub marking: Marking,
+    /// Marking rule of the queues. Where a rule's `rtt` is absent, the RTT is measured from the traffic that passes. Absent:
+    /// `mq-ecn` (`tcn` with `priority`) where queues of vmcc's own have a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marking: Option<Marking>,
     /// A measured RTT counts as no less than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_min: Option<Nanos>,
@@ -149,10 +151,10 @@ impl Default for PortConfig {
         Self {
             rate: None,
             vm: None,
-            queue: Discipline::default(),
+            queue: None,
             quantum: None,
             buffer: default_buffer(),
-            marking: Marking::default(),
+            marking: None,
             rtt_min: None,
             rtt_max: None,
             not_ect: NotEct::default(),
@@ -162,6 +164,19 @@ impl Default for PortConfig {
             backend: Backend::default(),
             classes: Vec::new(),
         }
+    }
+}
+
+impl PortConfig {
+    /// Order of service, given or by default.
+    pub fn discipline(&self) -> Discipline {
+        let default = if self.classes.len() > 1 { Discipline::Drr } else { Discipline::Fifo };
+        self.queue.unwrap_or(default)
+    }
+
+    /// Marking rule with these factors that suits the order of service: strict priority has no rounds to share a threshold by.
+    pub fn computed_marking(&self, rule: LambdaRule) -> Marking {
+        if self.discipline() == Discipline::Priority { Marking::Tcn(rule) } else { Marking::MqEcn(rule) }
     }
 }
 

@@ -23,6 +23,27 @@ impl PortConfig {
         check::config(self)
     }
 
+    /// The configuration with the order of service and the marking rule that it has on a link written out.
+    #[must_use]
+    pub fn with_defaults(&self, link: &LinkFacts) -> Self {
+        Self { queue: Some(self.discipline()), marking: Some(self.marking_on(link)), ..self.clone() }
+    }
+
+    /// Marking rule on a link, given or by default. By default a port marks where a threshold can be computed and a queue of its
+    /// own builds.
+    fn marking_on(&self, link: &LinkFacts) -> Marking {
+        let rule = LambdaRule { lambda: 1.0, rtt: None };
+        let has_capacity = port_rate(self).or(link.speed).is_some();
+        match self.marking {
+            Some(given) => given,
+            None if !has_queues(self) && self.phantom.is_none() => Marking::None,
+            None => match self.computed_marking(rule) {
+                Marking::MqEcn(_) if !has_capacity && self.phantom.is_none() => Marking::None,
+                computed => computed,
+            },
+        }
+    }
+
     /// Resolves the configuration for a link.
     ///
     /// # Errors
@@ -32,8 +53,8 @@ impl PortConfig {
         check::link(self, link)?;
         let cap = port_rate(self);
         let shares = shares(self, cap);
-        let port =
-            Resolver { config: self, link, cap, frame: Bytes::new(link.mtu.get() + LINK_HEADER_BYTES) };
+        let frame = Bytes::new(link.mtu.get() + LINK_HEADER_BYTES);
+        let port = Resolver { config: self, link, cap, marking: self.marking_on(link), frame };
         let only = [ClassConfig::named(ONLY_CLASS)];
         let list = if self.classes.is_empty() { &only[..] } else { &self.classes };
         let classes = list.iter().zip(&shares).enumerate();
@@ -61,6 +82,8 @@ struct Resolver<'a> {
     config: &'a PortConfig,
     link: &'a LinkFacts,
     cap: Option<BitsPerSec>,
+    /// Rule of classes without one of their own.
+    marking: Marking,
     frame: Bytes,
 }
 
@@ -70,11 +93,11 @@ impl Resolver<'_> {
     }
 
     fn has_queues(&self) -> bool {
-        self.cap.is_some() || self.config.classes.len() > 1
+        has_queues(self.config)
     }
 
     fn is_strict(&self) -> bool {
-        self.config.queue == Discipline::Priority && self.config.classes.len() > 1
+        self.config.discipline() == Discipline::Priority && self.config.classes.len() > 1
     }
 
     /// All of a class but its quantum, which depends on the others.
@@ -117,7 +140,7 @@ impl Resolver<'_> {
     fn rule(&self, index: usize, class: &ClassConfig) -> Result<Rule, ConfigError> {
         let (marking, key) = match &class.marking {
             Some(marking) => (marking, format!("class[{index}].marking")),
-            None => (&self.config.marking, "marking".to_owned()),
+            None => (&self.marking, "marking".to_owned()),
         };
         let lambda =
             |rule: &LambdaRule| Lambda { lambda_q16: q16(rule.lambda), rtt_ns: rule.rtt.map(Nanos::get) };
@@ -163,6 +186,11 @@ fn q16(value: f64) -> u32 {
     ((value * 65536.0).round() as u32).max(1)
 }
 
+/// True if the port needs queues of its own.
+fn has_queues(config: &PortConfig) -> bool {
+    port_rate(config).is_some() || config.classes.len() > 1
+}
+
 fn port_rate(config: &PortConfig) -> Option<BitsPerSec> {
     let of_vm = config.vm.as_ref().map(|vm| match vm.share {
         VmShare::Split => vm.part(),
@@ -178,7 +206,7 @@ fn shares(config: &PortConfig, rate: Option<BitsPerSec>) -> Vec<Option<BitsPerSe
         return vec![rate];
     }
     let guarantees: Vec<_> = config.classes.iter().map(|class| class.guarantee).collect();
-    let Some(rate) = rate.filter(|_| config.queue != Discipline::Priority) else { return guarantees };
+    let Some(rate) = rate.filter(|_| config.discipline() != Discipline::Priority) else { return guarantees };
     let given: u64 = guarantees.iter().flatten().fold(0, |sum, rate| sum.saturating_add(rate.get()));
     let free = rate.get().saturating_sub(given);
     let open = config.classes.iter().filter(|class| class.guarantee.is_none());

@@ -56,8 +56,8 @@ pub(crate) fn mark(options: &MarkOptions, ui: &Ui) -> Result<Exit, Failure> {
     serve(port, &Asked::read(&options.settings)?, options.foreground, ui)
 }
 
-/// A backend alone would be a port that does nothing.
+/// A backend or a buffer alone would be a port that does nothing.
 fn says_nothing(s: &MarkSettings) -> bool {
-    let texts = [&s.rate, &s.classes, &s.marking, &s.threshold, &s.rtt, &s.buffer, &s.trust, &s.vm];
+    let texts = [&s.rate, &s.classes, &s.marking, &s.threshold, &s.rtt, &s.vm];
     s.config.is_none() && texts.iter().all(|t| t.is_none()) && s.lambda.is_none() && s.phantom.is_none()
 }

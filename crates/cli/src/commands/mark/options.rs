@@ -91,13 +91,11 @@ fn from_options(settings: &MarkSettings) -> Result<PortConfig, Failure> {
     if let Some(text) = &settings.classes {
         config.classes = classes::parse(text)?;
     }
-    config.queue = match settings.queue {
-        Some(QueueChoice::Fifo) => Discipline::Fifo,
-        Some(QueueChoice::Drr) => Discipline::Drr,
-        Some(QueueChoice::Priority) => Discipline::Priority,
-        None if config.classes.len() > 1 => Discipline::Drr,
-        None => Discipline::Fifo,
-    };
+    config.queue = settings.queue.map(|choice| match choice {
+        QueueChoice::Fifo => Discipline::Fifo,
+        QueueChoice::Drr => Discipline::Drr,
+        QueueChoice::Priority => Discipline::Priority,
+    });
     if let Some(limit) = option("--buffer", &settings.buffer)? {
         config.buffer = limit;
     }
@@ -118,8 +116,9 @@ fn from_options(settings: &MarkSettings) -> Result<PortConfig, Failure> {
         BackendChoice::Htb => Backend::Htb,
     };
     config.vm = settings.vm.as_deref().map(budget).transpose()?;
-    config.marking = marking(settings, config.queue)?;
-    let in_time = matches!(config.marking, Marking::Threshold(ThresholdRule { at: Threshold::Time(_) }));
+    config.marking = marking(settings, &config)?;
+    let in_time =
+        matches!(config.marking, Some(Marking::Threshold(ThresholdRule { at: Threshold::Time(_) })));
     if in_time && config.rate.is_none() && config.vm.is_none() {
         return Err(Failure::usage("--threshold: a time needs the rate at which the port drains")
             .help("add --rate, such as --rate 600mbit, or give the threshold in bytes"));
@@ -168,14 +167,15 @@ fn budget(text: &str) -> Result<VmBudget, Failure> {
     Ok(VmBudget { name: name.to_owned(), rate: value("--vm", rate)?, share, weight, weights })
 }
 
-fn marking(settings: &MarkSettings, queue: Discipline) -> Result<Marking, Failure> {
+/// The requested rule; `None` leaves it to the port.
+fn marking(settings: &MarkSettings, config: &PortConfig) -> Result<Option<Marking>, Failure> {
     let threshold = |name: &str, text: &str| Ok(Marking::Threshold(ThresholdRule { at: value(name, text)? }));
     let rule = LambdaRule { lambda: settings.lambda.unwrap_or(1.0), rtt: option("--rtt", &settings.rtt)? };
     let chosen = match (&settings.threshold, settings.marking.as_deref()) {
         (Some(text), _) => threshold("--threshold", text)?,
-        // Strict priority has no rounds to share a threshold by.
-        (None, None) if queue == Discipline::Priority => Marking::Tcn(rule),
-        (None, None | Some("mq-ecn")) => Marking::MqEcn(rule),
+        (None, None) if settings.lambda.is_none() && settings.rtt.is_none() => return Ok(None),
+        (None, None) => config.computed_marking(rule),
+        (None, Some("mq-ecn")) => Marking::MqEcn(rule),
         (None, Some("tcn")) => Marking::Tcn(rule),
         (None, Some("none")) => Marking::None,
         (None, Some(other)) => match other.split_once('=') {
@@ -188,7 +188,7 @@ fn marking(settings: &MarkSettings, queue: Discipline) -> Result<Marking, Failur
         let name = if settings.rtt.is_some() { "--rtt" } else { "--lambda" };
         return Err(Failure::usage(format!("{name}: only `mq-ecn` and `tcn` compute with it")));
     }
-    Ok(chosen)
+    Ok(Some(chosen))
 }
 
 fn unknown_rule(name: &str) -> Failure {
@@ -198,4 +198,52 @@ fn unknown_rule(name: &str) -> Failure {
         other => format!("--marking: there is no rule `{other}`"),
     };
     Failure::usage(message).help("the rules are mq-ecn, tcn, threshold=30kB and none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use vmcc_port::LinkFacts;
+    use vmcc_units::{BitsPerSec, Bytes};
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        settings: MarkSettings,
+    }
+
+    #[test]
+    fn options_and_the_same_keys_in_a_file_give_the_same_plan() {
+        let classes = "[[class]]\nname = 'gold'\nweight = 4\ndscp = [46]\n[[class]]\nname = 'rest'";
+        let pairs = [
+            ("--rate 600mbit", "rate = '600mbit'".to_owned()),
+            ("--rate 600mbit --classes gold:4:dscp=46,rest:1", format!("rate = '600mbit'\n{classes}")),
+            ("--classes gold:4:dscp=46,rest:1", classes.to_owned()),
+            (
+                "--rate 600mbit --queue priority --classes gold:4:dscp=46,rest:1",
+                format!("rate = '600mbit'\nqueue = 'priority'\n{classes}"),
+            ),
+            (
+                "--vm db1=1gbit:1/2",
+                "vm = { name = 'db1', rate = '1gbit', weight = 1, weights = 2 }".to_owned(),
+            ),
+            ("--rate 600mbit --phantom 0.95", "rate = '600mbit'\nphantom = 0.95".to_owned()),
+            ("--phantom 0.95", "phantom = 0.95".to_owned()),
+            ("--rate 600mbit --marking none", "rate = '600mbit'\nmarking = { rule = 'none' }".to_owned()),
+            (
+                "--rate 600mbit --rtt 1ms",
+                "rate = '600mbit'\nmarking = { rule = 'mq-ecn', rtt = '1ms' }".to_owned(),
+            ),
+        ];
+        for speed in [None, Some(BitsPerSec::new(10_000_000_000))] {
+            let link = LinkFacts { mtu: Bytes::new(1500), speed };
+            for (options, file) in &pairs {
+                let command = Command::parse_from(["mark"].into_iter().chain(options.split(' ')));
+                let by_options = from_options(&command.settings).unwrap().plan(&link);
+                let by_file = ConfigFile::parse("test", file).unwrap().config.plan(&link);
+                assert_eq!(by_options, by_file, "{options}, {speed:?}");
+            }
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub(super) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
         ));
     }
     let end = if foreground { "Ctrl-C ends it".to_owned() } else { format!("`vmcc unmark {name}` ends it") };
-    let text = text(name, asked, &served, &end);
+    let text = text(name, &served, &end);
     if foreground {
         ui.note(&text);
         return hold(name, served, ui);
@@ -32,7 +32,7 @@ pub(super) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
         "port": name,
         "marking": true,
         "changed": served.changed.is_some(),
-        "settings": asked.config,
+        "settings": served.settings,
         "removed_classes": removed_classes(&served),
         "dropped_packets": dropped,
         "backend": served.stats.backend,
@@ -48,8 +48,8 @@ fn removed_classes(served: &Served) -> &[String] {
     served.changed.as_ref().map_or(&[], |changed| &changed.removed_classes)
 }
 
-fn text(name: &str, asked: &Asked, served: &Served, end: &str) -> String {
-    let settings = settings::one_line(&asked.config, &served.stats, removed_classes(served));
+fn text(name: &str, served: &Served, end: &str) -> String {
+    let settings = settings::one_line(&served.settings, &served.stats, removed_classes(served));
     format!("{}; {end}\n  {settings}", sentence(name, served))
 }
 

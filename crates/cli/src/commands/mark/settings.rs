@@ -32,7 +32,7 @@ fn budget(config: &PortConfig) -> String {
 fn queues(config: &PortConfig) -> String {
     let list =
         |class: fn(&ClassConfig) -> String| config.classes.iter().map(class).collect::<Vec<_>>().join(", ");
-    match (config.classes.as_slice(), config.queue) {
+    match (config.classes.as_slice(), config.discipline()) {
         ([] | [_], _) => "one queue".to_owned(),
         (_, Discipline::Priority) => format!("classes in this order: {}", list(|class| class.name.clone())),
         (_, Discipline::Drr | Discipline::Fifo) => {
@@ -63,7 +63,7 @@ fn drops(config: &PortConfig) -> Vec<String> {
 }
 
 fn marks(config: &PortConfig, rated: bool) -> String {
-    let mut text = rule(&config.marking);
+    let mut text = rule(config.marking.as_ref().unwrap_or(&Marking::None));
     if let Some(share) = config.phantom {
         let whole = if rated { "the rate" } else { "the link's speed (100gbit where it says none)" };
         text.push_str(&format!(", by a virtual queue at {share} of {whole}"));

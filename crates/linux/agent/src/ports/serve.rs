@@ -12,6 +12,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A port that is served. Dropped, it is no longer; [`Served::keep`] leaves it served.
 pub struct Served {
     port: Port,
+    /// Settings, with those that the configuration leaves to the port.
+    pub settings: PortConfig,
     /// Its counters right after it was set.
     pub stats: PortStats,
     /// Reason for the choice of this backend.
@@ -38,8 +40,8 @@ pub fn serve(name: &str, config: &PortConfig, held: bool) -> Result<Served, Erro
     needs_root(format!("port {name}: serving it needs root"))?;
     match Port::attach(name, config) {
         Ok(port) => {
-            let stats = port.stats()?;
-            Ok(Served::new(port, config, stats, None))
+            let (settings, stats) = (port.with_defaults(config)?, port.stats()?);
+            Ok(Served::new(port, settings, stats, None))
         }
         Err(PortError::AlreadyAttached { .. }) => change(name, config, held),
         Err(error) => Err(error.into()),
@@ -58,11 +60,13 @@ fn change(name: &str, config: &PortConfig, held: bool) -> Result<Served, Error> 
     let before: Vec<String> = before.into_iter().map(|class| class.name).collect();
     // Whatever fails from here on: it goes on as before, or as it is set now. Dropped, it would end, and others may
     // rely on it.
-    let set = port.reconfigure(config).and_then(|dropped| Ok((dropped, port.stats()?)));
+    let set = port
+        .reconfigure(config)
+        .and_then(|dropped| Ok((dropped, port.with_defaults(config)?, port.stats()?)));
     match set {
-        Ok((dropped_packets, stats)) => {
+        Ok((dropped_packets, settings, stats)) => {
             let changed = Changed { removed_classes: removed(&before, &stats), dropped_packets };
-            Ok(Served::new(port, config, stats, Some(changed)))
+            Ok(Served::new(port, settings, stats, Some(changed)))
         }
         Err(error) => {
             port.keep();
@@ -78,9 +82,9 @@ fn removed(before: &[String], now: &PortStats) -> Vec<String> {
 }
 
 impl Served {
-    fn new(port: Port, config: &PortConfig, stats: PortStats, changed: Option<Changed>) -> Self {
-        let backend_reason = backend_reason(config, stats.backend);
-        Self { port, stats, backend_reason, changed }
+    fn new(port: Port, settings: PortConfig, stats: PortStats, changed: Option<Changed>) -> Self {
+        let backend_reason = backend_reason(&settings, stats.backend);
+        Self { port, settings, stats, backend_reason, changed }
     }
 
     /// Leaves it served when this process ends.

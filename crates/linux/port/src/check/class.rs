@@ -141,7 +141,7 @@ pub(crate) fn rates(config: &PortConfig, cap: Option<BitsPerSec>, shares: &[Opti
             .help("lower a guarantee, or raise the port's rate"));
     }
     let starved = shares.iter().position(|share| share.is_some_and(|share| share.bytes_per_sec() == 0));
-    match starved.filter(|_| config.queue != Discipline::Priority) {
+    match starved.filter(|_| config.discipline() != Discipline::Priority) {
         None => Ok(()),
         Some(index) => {
             let message = format!("the guarantees of the others take all of {rate}");

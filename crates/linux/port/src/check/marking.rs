@@ -24,7 +24,7 @@ pub(super) fn rule(marking: &Marking, config: &PortConfig, key: &str) -> Check {
         }
         Marking::Tcn(rule) => lambda(rule, key),
         Marking::MqEcn(rule) => {
-            if config.queue == Discipline::Priority {
+            if config.discipline() == Discipline::Priority {
                 let message = "`mq-ecn` shares the threshold by the round of `drr`; `priority` has no round";
                 return Err(ConfigError::at(format!("{key}.rule"), message).help("use `tcn` or `threshold`"));
             }

@@ -115,6 +115,16 @@ impl Port {
         Ok(Self { netns, served: Some(served) })
     }
 
+    /// `config` with what it leaves to the port written out.
+    ///
+    /// # Errors
+    /// The port is gone.
+    pub fn with_defaults(&self, config: &PortConfig) -> Result<PortConfig, PortError> {
+        let name = self.name();
+        let facts = netns::within(self.netns.as_fd(), || device::Device::open(name).map(|dev| dev.facts))??;
+        Ok(config.with_defaults(&facts))
+    }
+
     /// The port's name.
     pub fn name(&self) -> &str {
         self.served().name()

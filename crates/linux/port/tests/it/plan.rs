@@ -13,7 +13,7 @@ fn mbit(rate: u64) -> BitsPerSec {
 fn weighted(weights: &[u32]) -> PortConfig {
     let class = |(i, &weight): (usize, &u32)| ClassConfig { weight, ..ClassConfig::named(format!("c{i}")) };
     let classes = weights.iter().enumerate().map(class).collect();
-    PortConfig { rate: Some(mbit(70)), queue: Discipline::Drr, classes, ..PortConfig::default() }
+    PortConfig { rate: Some(mbit(70)), queue: Some(Discipline::Drr), classes, ..PortConfig::default() }
 }
 
 fn rights(config: &PortConfig) -> Vec<BitsPerSec> {
@@ -67,7 +67,8 @@ fn a_split_budget_is_divided_and_a_shared_one_is_not() {
 
 #[test]
 fn the_links_speed_is_the_capacity_of_an_uncapped_port() {
-    let marking: Marking = toml::from_str("rule = 'mq-ecn'\nrtt = '100us'\nlambda = 0.5").unwrap();
+    let marking: Option<Marking> =
+        Some(toml::from_str("rule = 'mq-ecn'\nrtt = '100us'\nlambda = 0.5").unwrap());
     let config = PortConfig { marking, ..PortConfig::default() };
     let plan = config.plan(&LinkFacts { speed: Some(mbit(1000)), ..LINK }).unwrap();
     assert_eq!((plan.cap, plan.capacity, plan.rate()), (None, Some(mbit(1000)), mbit(1000)));
@@ -77,7 +78,7 @@ fn the_links_speed_is_the_capacity_of_an_uncapped_port() {
 #[test]
 fn thresholds_are_in_bytes_whatever_their_unit() {
     let rule = |at: &str| {
-        let marking = toml::from_str(&format!("rule = 'threshold'\nat = '{at}'")).unwrap();
+        let marking = Some(toml::from_str(&format!("rule = 'threshold'\nat = '{at}'")).unwrap());
         PortConfig { rate: Some(mbit(100)), marking, ..PortConfig::default() }.plan(&LINK).unwrap().classes[0]
             .rule
     };

@@ -91,6 +91,7 @@ fn class() -> impl Strategy<Value = ClassConfig> {
 
 fn configs() -> impl Strategy<Value = PortConfig> {
     let queue = prop_oneof![Just(Discipline::Fifo), Just(Discipline::Drr), Just(Discipline::Priority)];
+    let queue = weighted(0.8, queue);
     let share = prop_oneof![Just(VmShare::Split), Just(VmShare::Shared)];
     let vm = (rates(), share, 0u32..4, 0u32..4).prop_map(|(rate, share, weight, weights)| VmBudget {
         name: "v".into(),
@@ -105,7 +106,7 @@ fn configs() -> impl Strategy<Value = PortConfig> {
         weighted(0.2, vm),
         queue,
         limits(),
-        markings(),
+        weighted(0.8, markings()),
         weighted(0.3, 0.5..=1.0),
         classes,
     )
@@ -138,7 +139,8 @@ fn consistent(config: &PortConfig, link: &LinkFacts) -> Result<bool, TestCaseErr
             prop_assert!(bytes > 0 && bytes < class.buffer_bytes);
         }
     }
-    if let Some(rate) = plan.cap.map(BitsPerSec::get).filter(|_| config.queue != Discipline::Priority) {
+    if let Some(rate) = plan.cap.map(BitsPerSec::get).filter(|_| config.discipline() != Discipline::Priority)
+    {
         let shares: u64 = plan.classes.iter().map(|class| class.right.get()).sum();
         prop_assert!(shares <= rate, "{shares} of {rate}");
         let capped = config.classes.iter().any(|c| c.ceiling.is_some() || c.guarantee.is_some());

@@ -8,19 +8,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use vmcc_netlink::Links;
-use vmcc_port::PortConfig;
 use vmcc_port::{Port, PortError};
 use vmcc_testkit::netns::{Namespace, join, run};
+use vmcc_testkit::port::config;
 
 const AT_2_KB: &str = "marking = { rule = 'threshold', at = '2kB' }";
 const DATA: usize = 900;
 const ECT: i32 = 2;
 /// Of linux/if_tun.h.
 const TUNSETIFF: u64 = 0x4004_54ca;
-
-fn config(text: &str) -> PortConfig {
-    toml::from_str(text).unwrap_or_else(|e| panic!("{e}"))
-}
 
 /// A tun device `p0`, and the end that its packets come out of.
 fn tun(namespace: &Namespace, flags: i16) -> File {
