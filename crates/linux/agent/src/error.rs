@@ -119,6 +119,7 @@ impl Error {
                     | PortError::Down { .. }
                     | PortError::OtherQueues { .. }
                     | PortError::ForeignQueue { .. }
+                    | PortError::Ingress { .. }
             ),
             _ => false,
         }

@@ -12,12 +12,13 @@ const CLSACT_HANDLE: u32 = 0xffff_0000;
 const BLOCKS: [u32; 2] = [CLSACT_INGRESS, CLSACT_EGRESS];
 
 impl TrafficControl {
-    /// Returns true if the port has a place for filters (clsact, or the older ingress).
+    /// Kind of the port's place for filters: `clsact`, or `ingress`, which has none for packets that leave.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn has_clsact(&mut self, port: u32) -> io::Result<bool> {
-        Ok(self.queues(port)?.iter().any(|queue| queue.parent == CLSACT))
+    pub fn place_of_filters(&mut self, port: u32) -> io::Result<Option<String>> {
+        let place = self.queues(port)?.into_iter().find(|queue| queue.parent == CLSACT);
+        Ok(place.map(|queue| queue.kind))
     }
 
     /// Makes that place.

@@ -8,6 +8,7 @@ use netlink_packet_core::{
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
+use std::ops::Range;
 
 // Numbers from the kernel's user interface, linux/rtnetlink.h and linux/gen_stats.h.
 pub(crate) const RTM_NEWQDISC: u16 = 36;
@@ -19,6 +20,10 @@ pub(crate) const RTM_GETTCLASS: u16 = 42;
 const TCA_KIND: u16 = 1;
 pub(crate) const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
+const TCA_STAB: u16 = 8;
+const TCA_STAB_BASE: u16 = 1;
+/// Number of entries in a table of sizes: the last field of `struct tc_sizespec`.
+const TABLE_ENTRIES: Range<usize> = 20..24;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
@@ -72,6 +77,7 @@ impl Tc {
             parent: self.parent,
             leaf: self.info,
             options: self.value(TCA_OPTIONS).unwrap_or_default(),
+            stab: self.value(TCA_STAB).unwrap_or_default(),
             counters: self.value(TCA_STATS2).map_or_else(Counters::default, |bytes| counters(&bytes)),
         }
     }
@@ -90,8 +96,19 @@ pub struct QueueInfo {
     pub leaf: u32,
     /// Its settings, as the kernel gives them.
     pub options: Vec<u8>,
+    /// Its sizes of packets (`stab`), as the kernel gives them; empty if it has none of its own.
+    pub stab: Vec<u8>,
     /// Its counters.
     pub counters: Counters,
+}
+
+impl QueueInfo {
+    /// True if `stab` has a table of sizes. The kernel does not give the table back, so the queue cannot be made again.
+    pub fn has_size_table(&self) -> bool {
+        let mut attributes = NlasIterator::new(&self.stab).filter_map(Result::ok);
+        let base = attributes.find(|nla| nla.kind() & NLA_TYPE_MASK == TCA_STAB_BASE);
+        base.is_some_and(|base| base.value().get(TABLE_ENTRIES).is_some_and(|entries| entries != [0; 4]))
+    }
 }
 
 /// Counters of a queue or a class since it was made.
@@ -225,12 +242,16 @@ impl TrafficControl {
         Ok(answers.iter().filter(|a| a.port == port).map(Tc::queue).collect())
     }
 
-    /// Makes a queue with settings as [`QueueInfo::options`] gives them the root of the port.
+    /// Makes a queue of this kind, handle, options and `stab` the root of the port.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn add_root(&mut self, port: u32, kind: &str, handle: u32, options: Vec<u8>) -> io::Result<()> {
-        let message = Tc::new(RTM_NEWQDISC, port, ROOT, handle).kind(kind).options(options);
+    pub fn add_root(&mut self, port: u32, queue: &QueueInfo) -> io::Result<()> {
+        let mut message = Tc::new(RTM_NEWQDISC, port, ROOT, queue.handle).kind(&queue.kind);
+        message = message.options(queue.options.clone());
+        if !queue.stab.is_empty() {
+            message.attributes.push(DefaultNla::new(TCA_STAB, queue.stab.clone()));
+        }
         self.0.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 

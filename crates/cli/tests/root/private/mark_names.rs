@@ -112,7 +112,8 @@ fn root_what_lies_in_the_place_of_the_records_is_named() {
     let run = "mount -t tmpfs none /run && mkdir -m 755 /run/vmcc";
     let no_folder = ("touch /run/vmcc/ports", "`ls -la /run/vmcc/ports`");
     let no_record = (
-        "n=$(stat -Lc %i /proc/self/ns/net)-$(ip -o link show p0 | cut -d: -f1).json && \
+        "c=$(python3 -c 'import socket, struct; print(*struct.unpack(\"Q\", socket.socket().getsockopt(1, 71, 8)))') && \
+         n=$(stat -Lc %i /proc/self/ns/net)-$c-$(ip -o link show p0 | cut -d: -f1).json && \
          mkdir -p -m 755 /run/vmcc/ports/$n/precious",
         ".json`",
     );

@@ -16,6 +16,8 @@ const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo
 const MANY_QUEUES: &str = "mq";
 /// The handle of our root queues.
 pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
+/// The place for filters of both directions.
+const CLSACT: &str = "clsact";
 /// The handle of clsact and ingress, which are not in the way.
 const INGRESS: u32 = 0xffff_0000;
 
@@ -28,6 +30,9 @@ pub(crate) struct Previous {
     kind: String,
     handle: u32,
     options: Vec<u8>,
+    /// Absent in records of earlier versions.
+    #[serde(default)]
+    stab: Vec<u8>,
 }
 
 /// One port, in the network namespace of the thread that opened it.
@@ -104,10 +109,14 @@ impl Device {
         queues.map_err(|e| PortError::kernel(&self.name, "read its queues", e))
     }
 
-    /// Remembers whether clsact is there already.
+    /// Remembers whether clsact is there already, or refuses where something else has its place.
     pub(crate) fn remember_clsact(&mut self) -> Result<(), PortError> {
-        let found = self.tc.has_clsact(self.index);
-        self.made_clsact = !found.map_err(|e| PortError::kernel(&self.name, "read its queues", e))?;
+        let found = self.tc.place_of_filters(self.index);
+        let found = found.map_err(|e| PortError::kernel(&self.name, "read its queues", e))?;
+        if found.as_ref().is_some_and(|kind| kind != CLSACT) {
+            return Err(PortError::Ingress { port: self.name.clone() });
+        }
+        self.made_clsact = found.is_none();
         Ok(())
     }
 
@@ -152,14 +161,15 @@ impl Device {
             return Ok(());
         }
         let tree = queues.iter().any(|q| q.parent != ROOT && q.parent & INGRESS != INGRESS && q.handle != 0);
-        if tree || !RESTORABLE.contains(&root.kind.as_str()) {
+        let table = if root.has_size_table() { " with a table of sizes (`stab`)" } else { "" };
+        if tree || !table.is_empty() || !RESTORABLE.contains(&root.kind.as_str()) {
             return Err(PortError::ForeignQueue {
                 port: self.name.clone(),
-                queue: format!("{} {:x}:", root.kind, root.handle >> 16),
+                queue: format!("{} {:x}:{table}", root.kind, root.handle >> 16),
             });
         }
-        self.previous =
-            Some(Previous { kind: root.kind.clone(), handle: root.handle, options: root.options.clone() });
+        let QueueInfo { kind, handle, options, stab, .. } = root.clone();
+        self.previous = Some(Previous { kind, handle, options, stab });
         Ok(())
     }
 
@@ -176,11 +186,13 @@ impl Device {
         if self.root()?.is_none_or(|root| root.handle != 0) {
             return Ok(());
         }
-        let Some(previous) = &self.previous else { return Ok(()) };
-        let restored =
-            self.tc.add_root(self.index, &previous.kind, previous.handle, previous.options.clone());
+        let Some(Previous { kind, handle, options, stab }) = self.previous.clone() else { return Ok(()) };
+        let restored = self.tc.add_root(
+            self.index,
+            &QueueInfo { kind: kind.clone(), handle, options, stab, ..QueueInfo::default() },
+        );
         gone_is_fine(restored)
-            .map_err(|e| PortError::kernel(&self.name, format!("put back its {} queue", previous.kind), e))
+            .map_err(|e| PortError::kernel(&self.name, format!("put back its {kind} queue"), e))
     }
 }
 

@@ -64,6 +64,16 @@ pub enum PortError {
         /// Queue on the port.
         queue: String,
     },
+    /// Filters of packets that leave have no place on the port.
+    #[error(
+        "port {port} has an `ingress` queue, whose place vmcc needs for clsact (filters of packets that leave, too); \
+         replace it (`tc qdisc del dev {port} ingress`, `tc qdisc add dev {port} clsact`) and add its filters again \
+         (`tc filter show dev {port} ingress` lists them)"
+    )]
+    Ingress {
+        /// The port.
+        port: String,
+    },
     /// A rule that goes by the length of a queue, on a port where none builds.
     #[error(
         "port {port}: there is no queue to mark by: its queueing discipline is `noqueue`, so nothing ever waits there; \

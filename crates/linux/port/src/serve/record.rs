@@ -1,6 +1,6 @@
 //! Record of the changes to a port, on disk: the next process can continue or undo them, and two processes do not conflict.
 //!
-//! One file per port in `/run/vmcc/ports`, named by the network namespace's inode and the port's number. The process that
+//! One file per port in `/run/vmcc/ports`, named by the network namespace and the port's number. The process that
 //! holds the port locks the file (`flock`); the kernel releases the lock when the process dies, however it dies. The
 //! content is also on the port itself ([`super::program::RecordMap`]), once there is a program that can carry it.
 
@@ -15,7 +15,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use vmcc_system::Folder;
+use vmcc_system::{Folder, netns};
 
 const PARENT: &str = "/run/vmcc";
 const DIRECTORY: &str = "ports";
@@ -138,9 +138,9 @@ impl Drop for Record {
 
 /// The numbers of the ports of the calling thread's network namespace that have a record.
 pub(crate) fn recorded() -> Result<Vec<u32>, PortError> {
-    let here = namespace_inode()?;
-    let found = entries()?.1.into_iter().map(|(_, inode, index)| (inode, index));
-    Ok(found.filter(|(inode, _)| *inode == here).map(|(_, index)| index).collect())
+    let here = NamespaceId::here()?;
+    let found = entries()?.1.into_iter().map(|(_, port)| port);
+    Ok(found.filter(|port| port.namespace == here).map(|port| port.index).collect())
 }
 
 /// Record of a port in the calling thread's network namespace, whether a process holds the port or not.
@@ -164,11 +164,16 @@ pub(crate) fn forget(
     is_there: impl Fn(u32) -> bool,
     alive: impl Fn(u64) -> bool,
 ) -> Result<Vec<String>, PortError> {
-    let here = namespace_inode()?;
+    let here = NamespaceId::here()?;
+    let is_alive = |port: &PortId| match port.namespace {
+        namespace if namespace == here => is_there(port.index),
+        // Of an earlier namespace with the inode of this one, or of a version that did not record cookies.
+        NamespaceId { inode, cookie } => inode != here.inode && cookie.is_some() && alive(inode),
+    };
     let (Some(folder), entries) = entries()? else { return Ok(Vec::new()) };
     let mut gone = Vec::new();
-    for (name, inode, index) in entries {
-        if alive(inode) && (inode != here || is_there(index)) {
+    for (name, port) in entries {
+        if is_alive(&port) {
             continue;
         }
         let file = folder.read(&name).map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock));
@@ -186,8 +191,32 @@ pub(crate) fn forget(
     Ok(gone)
 }
 
-/// A file of the folder: its name, its namespace's inode and its port's number.
-type Entry = (String, u64, u32);
+/// A file of the folder: its name and its port.
+type Entry = (String, PortId);
+
+/// A port of any network namespace, as in a record's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PortId {
+    namespace: NamespaceId,
+    index: u32,
+}
+
+/// A network namespace. Its inode tells whether it still exists, and is reused; its cookie is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NamespaceId {
+    inode: u64,
+    /// `None` in names of earlier versions.
+    cookie: Option<u64>,
+}
+
+impl NamespaceId {
+    fn here() -> Result<Self, PortError> {
+        let namespace = PathBuf::from("/proc/thread-self/ns/net");
+        let inode = fs::metadata(&namespace).map(|file| file.ino());
+        let found = inode.and_then(|inode| Ok(Self { inode, cookie: Some(netns::cookie()?) }));
+        found.map_err(|source| PortError::Record { path: namespace, source })
+    }
+}
 
 /// The records, and what was to become one.
 fn entries() -> Result<(Option<Folder>, Vec<Entry>), PortError> {
@@ -195,7 +224,7 @@ fn entries() -> Result<(Option<Folder>, Vec<Entry>), PortError> {
         return Ok((None, Vec::new()));
     };
     let names = folder.names().map_err(|e| failed((folder.path(""), e)))?;
-    let of = |name: String| numbers(&name).map(|(inode, index)| (name, inode, index));
+    let of = |name: String| port_id(&name).map(|port| (name, port));
     let entries = names.into_iter().filter_map(of).collect();
     Ok((Some(folder), entries))
 }
@@ -204,11 +233,16 @@ fn failed((path, source): (PathBuf, io::Error)) -> PortError {
     PortError::Record { path, source }
 }
 
-/// The namespace's inode and the port's number in a record's name.
-fn numbers(file_name: &str) -> Option<(u64, u32)> {
+/// The port in a record's name.
+fn port_id(file_name: &str) -> Option<PortId> {
     let name = file_name.strip_suffix(NEXT).unwrap_or(file_name);
-    let (inode, index) = name.strip_suffix(SUFFIX)?.split_once('-')?;
-    Some((inode.parse().ok()?, index.parse().ok()?))
+    let (namespace, index) = name.strip_suffix(SUFFIX)?.rsplit_once('-')?;
+    let (inode, cookie) = match namespace.split_once('-') {
+        Some((inode, cookie)) => (inode, Some(cookie.parse().ok()?)),
+        None => (namespace, None),
+    };
+    let namespace = NamespaceId { inode: inode.parse().ok()?, cookie };
+    Some(PortId { namespace, index: index.parse().ok()? })
 }
 
 fn read(mut file: &File) -> Option<Content> {
@@ -220,11 +254,25 @@ fn read(mut file: &File) -> Option<Content> {
 }
 
 fn file_name(ifindex: u32) -> Result<String, PortError> {
-    Ok(format!("{}-{ifindex}{SUFFIX}", namespace_inode()?))
+    let NamespaceId { inode, cookie } = NamespaceId::here()?;
+    Ok(format!("{inode}-{}-{ifindex}{SUFFIX}", cookie.unwrap_or_default()))
 }
 
-fn namespace_inode() -> Result<u64, PortError> {
-    let namespace = PathBuf::from("/proc/thread-self/ns/net");
-    let found = fs::metadata(&namespace);
-    found.map(|file| file.ino()).map_err(|source| PortError::Record { path: namespace, source })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_names_have_inode_cookie_and_index() {
+        let (name, here) = (file_name(7).unwrap(), NamespaceId::here().unwrap());
+        let port = Some(PortId { namespace: here, index: 7 });
+        assert_eq!(port_id(&name), port);
+        assert_eq!(port_id(&format!("{name}{NEXT}")), port);
+        let earlier = NamespaceId { cookie: None, ..here };
+        let name = format!("{}-7.json", here.inode);
+        assert_eq!(port_id(&name), Some(PortId { namespace: earlier, index: 7 }));
+        for other in ["", "1.json", "1-2", "1-x.json", "1-x-2.json", "1-2-3-4.json", "-1-2.json"] {
+            assert_eq!(port_id(other), None, "{other}");
+        }
+    }
 }

@@ -180,3 +180,33 @@ fn root_port_measures_the_rtt_of_what_passes() {
         assert!(class.threshold_bytes.is_some() && (class.marked > 2 || options == "-R"), "{stats:?}");
     }
 }
+
+#[test]
+fn root_port_buffers_of_one_and_two_packets_hold_as_many_and_carry_tcp() {
+    const SENT: u64 = 20;
+    let pair = Pair::new();
+    run(&format!("ip -n {} neigh replace 10.78.0.2 lladdr 02:00:00:00:00:02 dev p0", pair.a));
+    let socket = pair.a.within(|| UdpSocket::bind("0.0.0.0:0").expect("a socket"));
+    for held in [1, 2] {
+        // A packet of full size leaves in 1.5 s.
+        let port =
+            attach(&pair, &format!("rate = '8kbit'\nbuffer = '{held}pkt'\nmarking = {{ rule = 'mq-ecn' }}"));
+        (0..SENT).for_each(|_| drop(socket.send_to(&[0; 1472], "10.78.0.2:9")));
+        let stats = port.stats().unwrap();
+        let class = &stats.classes[0];
+        // More than were sent, if the host itself says something.
+        assert!(class.packets >= SENT && class.backlog_packets == held, "{class:?}");
+        // The end of the buffer is overloaded, too.
+        let dropped = class.drops_full + class.drops_overload;
+        let passed = class.packets - class.backlog_packets - dropped;
+        assert!(
+            (1..=4).contains(&passed) && class.drops_other == 0,
+            "the bucket is full at first: {class:?}"
+        );
+        port.detach().unwrap();
+    }
+    run(&format!("ip -n {} neigh del 10.78.0.2 dev p0", pair.a));
+    let _port = attach(&pair, "rate = '20mbit'\nbuffer = '1pkt'\nmarking = { rule = 'mq-ecn' }");
+    let _server = Server::start(&pair.b, 5621);
+    client(&pair, 5621, "-n 1M");
+}

@@ -22,6 +22,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 use vmcc_bpf::objects::{Log, QDISC};
+use vmcc_netlink::QueueInfo;
 use vmcc_units::Limit;
 
 /// Name in `tc qdisc`; `id` of kernel/qdisc/qdisc.bpf.c.
@@ -104,7 +105,10 @@ impl Bpf {
             }
             steps += 1;
         };
-        let placed = dev.tc.add_root(dev.index, KIND, OUR_HANDLE, Vec::new());
+        let placed = dev.tc.add_root(
+            dev.index,
+            &QueueInfo { kind: KIND.to_owned(), handle: OUR_HANDLE, ..QueueInfo::default() },
+        );
         drop(link);
         placed.map_err(|e| PortError::kernel(&dev.name, "make the BPF queueing discipline its root queue", e))
     }
