@@ -19,6 +19,9 @@ pub enum Named {
     /// Flows of a cache cluster (Roy et al., Inside the Social Network's (Datacenter) Network, SIGCOMM 2015,
     /// figure 6), in units of 1460-byte segments.
     Cache,
+    /// Flows of a Hadoop cluster (Roy et al., SIGCOMM 2015, figure 6, with the points of the HPCC paper's simulations, SIGCOMM 2019): 60 % up to
+    /// 1 kB, 99 % up to 2 MB.
+    Hadoop,
 }
 
 const WEB_SEARCH: &[(u64, f64)] = &[
@@ -66,9 +69,32 @@ const CACHE: &[(u64, f64)] = &[
     (48_666_180, 1.0),
 ];
 
+const HADOOP: &[(u64, f64)] = &[
+    (1, 0.0),
+    (100, 0.01),
+    (200, 0.02),
+    (300, 0.05),
+    (350, 0.15),
+    (400, 0.20),
+    (500, 0.30),
+    (600, 0.40),
+    (700, 0.50),
+    (1_000, 0.60),
+    (2_000, 0.67),
+    (7_000, 0.70),
+    (30_000, 0.72),
+    (50_000, 0.82),
+    (80_000, 0.87),
+    (120_000, 0.90),
+    (300_000, 0.95),
+    (1_000_000, 0.975),
+    (2_000_000, 0.99),
+    (10_000_000, 1.0),
+];
+
 impl Named {
     /// The names in the language.
-    pub const NAMES: &'static [&'static str] = &["web-search", "data-mining", "cache"];
+    pub const NAMES: &'static [&'static str] = &["web-search", "data-mining", "cache", "hadoop"];
 
     /// The distribution of that name.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -76,6 +102,7 @@ impl Named {
             "web-search" => Some(Self::WebSearch),
             "data-mining" => Some(Self::DataMining),
             "cache" => Some(Self::Cache),
+            "hadoop" => Some(Self::Hadoop),
             _ => None,
         }
     }
@@ -86,6 +113,7 @@ impl Named {
             Self::WebSearch => WEB_SEARCH,
             Self::DataMining => DATA_MINING,
             Self::Cache => CACHE,
+            Self::Hadoop => HADOOP,
         }
     }
 }
@@ -142,7 +170,7 @@ mod tests {
 
     #[test]
     fn means_are_those_of_the_sampled_distribution() {
-        for named in [Named::WebSearch, Named::DataMining, Named::Cache] {
+        for named in [Named::WebSearch, Named::DataMining, Named::Cache, Named::Hadoop] {
             let sizes = Sizes::from(&SizeDist::Named(named));
             let n = 1_000_000;
             let sampled = (0..n).map(|i| sizes.quantile((f64::from(i) + 0.5) / f64::from(n)).get() as f64);
@@ -156,6 +184,9 @@ mod tests {
         // The DCTCP workload's mean is about 1.7 MB.
         let web = Sizes::from(&SizeDist::Named(Named::WebSearch)).mean();
         assert!((1.6e6..1.8e6).contains(&web), "{web}");
+        // That of the HPCC paper's Hadoop workload about 120 kB.
+        let hadoop = Sizes::from(&SizeDist::Named(Named::Hadoop)).mean();
+        assert!((115e3..130e3).contains(&hadoop), "{hadoop}");
     }
 
     #[test]

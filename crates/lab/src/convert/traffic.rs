@@ -137,6 +137,7 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
             Ok((Job::Generated(generating), 1))
         }
         TrafficKind::Probe(probe) => Ok((Job::Probes(probing(scenario, traffic, probe, key)?), 1)),
+        TrafficKind::Flows(_) => refuse(key("kind"), "transfers that are listed one by one"),
     }
 }
 

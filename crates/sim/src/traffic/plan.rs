@@ -1,11 +1,12 @@
 //! Connections: when each starts, between whom, and how much it sends.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Incast, Poisson, Protocol, Traffic, TrafficKind};
+use vmcc_scenario::model::{FlowList, Incast, Poisson, Protocol, Traffic, TrafficKind};
 use vmcc_scenario::sizes::Sizes;
 
 use super::pairs::{Sender, senders};
@@ -68,6 +69,7 @@ pub(crate) fn plan_flows(
         let mut planner = Planner { fabric, streams, entry, traffic, label, identity, stop, planned };
         match &entry.kind {
             TrafficKind::Poisson(k) => planner.poisson(&senders, k)?,
+            TrafficKind::Flows(k) => planner.listed(k)?,
             _ => senders.iter().try_for_each(|sender| planner.sender(sender))?,
         }
         all.append(&mut planner.planned);
@@ -109,6 +111,7 @@ impl Planner<'_> {
             TrafficKind::Incast(k) => self.incast(sender, k),
             // Of all senders together, and without connections.
             TrafficKind::Poisson(_)
+            | TrafficKind::Flows(_)
             | TrafficKind::OnOffUdp(_)
             | TrafficKind::CongestionGenerator(_)
             | TrafficKind::Probe(_) => Ok(()),
@@ -127,15 +130,25 @@ impl Planner<'_> {
         start: Time,
         app: App,
     ) -> Result<(), SimError> {
+        let from = (sender.host, sender.name.clone());
+        self.push_between(from, sender.receivers[receiver].clone(), number, start, app)
+    }
+
+    fn push_between(
+        &mut self,
+        (from, from_name): (usize, Arc<str>),
+        (to, to_name): (usize, Arc<str>),
+        number: u64,
+        start: Time,
+        app: App,
+    ) -> Result<(), SimError> {
         if self.planned.len() >= MAX_FLOWS {
             return Err(SimError::TooMany { traffic: self.label.clone(), most: MAX_FLOWS });
         }
-        let (to, to_name) = sender.receivers[receiver].clone();
-        let stream = format!("traffic/{}/{}>{to_name}/{number}", self.identity, sender.name);
-        let from_name = sender.name.clone();
+        let stream = format!("traffic/{}/{from_name}>{to_name}/{number}", self.identity);
         // An entry that ends with the run needs no end of its own.
         let stop = if self.entry.common.stop.is_some() { self.stop } else { Time::NEVER };
-        let (traffic, from) = (self.traffic, sender.host);
+        let traffic = self.traffic;
         self.planned.push(Planned { traffic, from, to, from_name, to_name, stream, start, stop, app });
         Ok(())
     }
@@ -189,6 +202,24 @@ impl Planner<'_> {
             match k.interval {
                 Some(interval) => at += span(interval),
                 None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Each at its own time, if that is before the entry ends.
+    fn listed(&mut self, list: &FlowList) -> Result<(), SimError> {
+        let mut hosts: BTreeMap<&str, (usize, Arc<str>)> = BTreeMap::new();
+        for name in list.flows.iter().flat_map(|flow| [&flow.from, &flow.to]) {
+            if let Entry::Vacant(vacant) = hosts.entry(name) {
+                vacant.insert((self.fabric.host(name)?, name.as_str().into()));
+            }
+        }
+        for (number, flow) in (0..).zip(&list.flows) {
+            let start = self.start() + span(flow.at);
+            if start < self.stop {
+                let (from, to) = (hosts[flow.from.as_str()].clone(), hosts[flow.to.as_str()].clone());
+                self.push_between(from, to, number, start, App::Sized { bytes: flow.size.get() })?;
             }
         }
         Ok(())

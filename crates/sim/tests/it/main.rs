@@ -7,6 +7,7 @@ mod datagrams;
 mod deschedule;
 mod directions;
 mod fabrics;
+mod flow_lists;
 mod laws_covering;
 mod laws_swept;
 mod laws_transport;

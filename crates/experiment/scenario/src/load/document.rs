@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::apply;
+use super::beside;
 use super::keys::Keys;
-use super::recorded;
 use super::set_option::SetOption;
 use super::sweep::{self, Axis, BadAxis, Origin};
 use crate::claim::Claim;
@@ -278,7 +278,7 @@ impl Resolver<'_> {
     }
 
     fn typed(&self, mut tree: Map<String, Value>, touched: &Touched) -> Outcome<Scenario> {
-        recorded::expand(&mut tree, self.folder).map_err(|bad| self.locate(bad, touched))?;
+        beside::expand(&mut tree, self.folder).map_err(|bad| self.locate(bad, touched))?;
         let scenario: Scenario =
             decode(Value::Object(tree)).map_err(|bad| self.locate(with_file_keys(bad), touched))?;
         validate::check(&scenario).map_err(|bad| self.locate(bad, touched))?;

@@ -13,8 +13,9 @@ pub use event::{
 pub use host::{AckPath, Coupling, Host, Param, Protocol, Scheduler};
 pub use one_or_many::OneOrMany;
 pub use traffic::{
-    Bulk, Common, CongestionGenerator, FileProgram, Incast, ObjectProgram, OnOffUdp, Pairing, Poisson, Probe,
-    RequestProgram, RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,
+    Bulk, Common, CongestionGenerator, FileProgram, FlowList, Incast, ListedFlow, ObjectProgram, OnOffUdp,
+    Pairing, Poisson, Probe, RequestProgram, RequestResponse, SizeDist, SizePoint, Sized, Traffic,
+    TrafficKind,
 };
 
 pub use vmcc_network::{

@@ -13,7 +13,8 @@ impl Scenario {
         let (common, kind) = (&traffic.common, self.topology.as_kind());
         let ends = kind.ends();
         // A load is a load of every host where any host reaches any other.
-        let everybody = kind.is_symmetric() && matches!(traffic.kind, TrafficKind::Poisson(_));
+        let everybody =
+            kind.is_symmetric() && matches!(traffic.kind, TrafficKind::Poisson(_) | TrafficKind::Flows(_));
         let all = 0..ends.hosts.len();
         let (senders, receivers) =
             if everybody { (all.clone(), all) } else { (ends.senders.clone(), ends.receivers.clone()) };

@@ -114,6 +114,8 @@ pub enum TrafficKind {
     Sized(Sized),
     /// Objects that are asked for at random, with sizes from a distribution.
     Poisson(Poisson),
+    /// Transfers that are listed one by one.
+    Flows(FlowList),
     /// Many senders answer one receiver at once.
     Incast(Incast),
     /// Clients that ask, wait for the answer, and ask again.
@@ -130,6 +132,7 @@ tagged!(TrafficKind, "kind", "a traffic entry", {
     "bulk" => Bulk(Bulk),
     "sized" => Sized(Sized),
     "poisson" => Poisson(Poisson),
+    "flows" => Flows(FlowList),
     "incast" => Incast(Incast),
     "request-response" => RequestResponse(RequestResponse),
     "on-off-udp" => OnOffUdp(OnOffUdp),
@@ -260,11 +263,11 @@ pub struct Poisson {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum SizeDist {
-    /// A published distribution by name: `web-search`, `data-mining` or `cache`.
+    /// A published distribution by name: `web-search`, `data-mining`, `cache` or `hadoop`.
     Named(Named),
     /// Always the same.
     Fixed(Bytes),
-    /// Points of the cumulative distribution; sizes between points are interpolated.
+    /// Points of the cumulative distribution, in a file beside the scenario too; sizes between points are interpolated.
     Points(Vec<SizePoint>),
 }
 
@@ -296,7 +299,9 @@ impl<'de> Deserialize<'de> for SizeDist {
         impl<'de> Visitor<'de> for SizesVisitor {
             type Value = SizeDist;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`web-search`, `data-mining`, `cache`, a size, or a list of { size, cdf }")
+                f.write_str(
+                    "`web-search`, `data-mining`, `cache`, `hadoop`, a size, a list of { size, cdf }, or a file of them (`.csv`, `.txt`)",
+                )
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SizeDist, E> {
                 if let Some(named) = Named::by_name(text) {
@@ -322,8 +327,41 @@ impl JsonSchema for SizeDist {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let (size, points) =
             (generator.subschema_for::<Bytes>(), generator.subschema_for::<Vec<SizePoint>>());
-        json_schema!({ "anyOf": [{ "enum": Named::NAMES }, size, points] })
+        let file = json_schema!({
+            "type": "string",
+            "pattern": "\\.(csv|txt)$",
+            "description": "a file beside the scenario: a size in bytes and the share of transfers up to it in each line",
+        });
+        json_schema!({ "anyOf": [{ "enum": Named::NAMES }, size, points, file] })
     }
+}
+
+/// Transfers one by one, each on a connection of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowList {
+    /// The transfers, or a CSV file of them beside the scenario with the columns `start_us`, `src`, `dst` and `size_bytes`.
+    #[schemars(schema_with = "listed_or_file")]
+    pub flows: Vec<ListedFlow>,
+}
+
+/// One transfer of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListedFlow {
+    /// Start, after the entry's.
+    pub at: Nanos,
+    /// The host that sends.
+    pub from: String,
+    /// The host that receives.
+    pub to: String,
+    /// Payload.
+    pub size: Bytes,
+}
+
+fn listed_or_file(generator: &mut SchemaGenerator) -> Schema {
+    let listed = generator.subschema_for::<Vec<ListedFlow>>();
+    json_schema!({ "anyOf": [listed, { "type": "string", "pattern": "\\.csv$" }] })
 }
 
 /// Many senders answer one receiver at once, round after round.
@@ -563,6 +601,7 @@ impl TrafficKind {
             Self::Bulk(_) => "bulk",
             Self::Sized(_) => "sized",
             Self::Poisson(_) => "poisson",
+            Self::Flows(_) => "flows",
             Self::Incast(_) => "incast",
             Self::RequestResponse(_) => "request-response",
             Self::OnOffUdp(_) => "on-off-udp",

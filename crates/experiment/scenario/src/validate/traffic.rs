@@ -9,8 +9,8 @@ use super::host::{algorithm, subflows};
 use super::{Check, fault, fault_with, require};
 use crate::model::matching;
 use crate::model::{
-    Coupling, Discipline, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist, SizePoint, Topology,
-    Traffic, TrafficKind,
+    Common, Coupling, Discipline, FlowList, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist,
+    SizePoint, Topology, Traffic, TrafficKind,
 };
 use vmcc_config::did_you_mean;
 
@@ -56,7 +56,10 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     require(c.start < scenario.duration, &format!("{path}.start"), "the run ends before this starts")?;
     let ordered = c.stop.is_none_or(|stop| stop > c.start);
     require(ordered, &format!("{path}.stop"), "it stops before it starts")?;
-    endpoints(scenario, entry, path)?;
+    match &entry.kind {
+        TrafficKind::Flows(list) => listed(scenario, c, list, path)?,
+        _ => endpoints(scenario, entry, path)?,
+    }
     paths(scenario, c.path.as_ref(), &format!("{path}.path"))?;
     class(scenario, c.class, &format!("{path}.class"))?;
     let read = c.read_rate.is_none() || entry.kind.has_connections();
@@ -187,6 +190,45 @@ fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     connected(scenario, entry, &from, &to, path)
 }
 
+/// Hosts and sizes of transfers that are listed.
+fn listed(scenario: &Scenario, c: &Common, list: &FlowList, path: &str) -> Check {
+    let own =
+        [("from", c.from.is_some()), ("to", c.to.is_some()), ("pairing", c.pairing != Pairing::OneToOne)];
+    for (key, given) in own {
+        require(
+            !given,
+            &format!("{path}.{key}"),
+            "each listed transfer has its own hosts; leave the key out",
+        )?;
+    }
+    require(!list.flows.is_empty(), &format!("{path}.flows"), "nothing to send")?;
+    let hosts = scenario.topology.hosts();
+    let known: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
+    for (index, flow) in list.flows.iter().enumerate() {
+        let at = |key: &str| format!("{path}.flows[{index}].{key}");
+        for (name, key) in [(&flow.from, "from"), (&flow.to, "to")] {
+            if !known.contains(name.as_str()) {
+                let message = format!("no host of this topology is called `{name}` (transfer {})", index + 1);
+                return Err(fault_with(
+                    at(key),
+                    message,
+                    did_you_mean(name, hosts.iter().map(String::as_str)),
+                ));
+            }
+        }
+        require(flow.from != flow.to, &at("to"), "a host does not send to itself")?;
+        transfer(scenario, flow.size, &at("size"))?;
+    }
+    Ok(())
+}
+
+/// A size that a connection can transfer.
+fn transfer(scenario: &Scenario, bytes: Bytes, path: &str) -> Check {
+    require(!bytes.is_zero(), path, "nothing to send")?;
+    let most = longest_transfer(scenario.host.mtu);
+    require(bytes <= most, path, &format!("at most {most}: 2^32 segments of this MTU, and 2 TB"))
+}
+
 /// Every sender must have a way to its receivers.
 fn connected(scenario: &Scenario, entry: &Traffic, from: &[String], to: &[String], path: &str) -> Check {
     let kind = scenario.topology.as_kind();
@@ -250,11 +292,7 @@ fn class(scenario: &Scenario, class: u32, path: &str) -> Check {
 fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     let at = |key: &str| format!("{path}.{key}");
     let connections = |n: u32| require(n >= 1, &at("connections"), "at least one connection");
-    let size = |bytes: Bytes, key: &str| {
-        require(!bytes.is_zero(), &at(key), "nothing to send")?;
-        let most = longest_transfer(scenario.host.mtu);
-        require(bytes <= most, &at(key), &format!("at most {most}: 2^32 segments of this MTU, and 2 TB"))
-    };
+    let size = |bytes: Bytes, key: &str| transfer(scenario, bytes, &at(key));
     writing(&entry.kind, path)?;
     match &entry.kind {
         TrafficKind::Bulk(k) => connections(k.connections),
@@ -263,6 +301,8 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             connections(k.connections)
         }
         TrafficKind::Poisson(k) => poisson(k, &at),
+        // With its hosts.
+        TrafficKind::Flows(_) => Ok(()),
         TrafficKind::Incast(k) => {
             size(k.size, "size")?;
             let interval = k.interval.is_none_or(|i| !i.is_zero());
