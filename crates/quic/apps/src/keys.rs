@@ -6,9 +6,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use vmcc_config::ReadError;
@@ -94,6 +94,22 @@ pub enum KeysError {
         /// The verb for it.
         may: &'static str,
     },
+    /// Another user may change it.
+    #[error("{}: it belongs to another user (number {owner}), who may change it; make it yours: chown {}, or choose another folder with VMCC_KEYS", path.display(), nix::unistd::geteuid())]
+    Foreign {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// Others may replace the files of the folder.
+    #[error("{}: others may change the files in it (mode {mode:03o}); make it yours alone: chmod 700", path.display())]
+    PublicFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// A file cannot be read or written.
     #[error("{}: {source}; check the owner and permissions", path.display())]
     Io {
@@ -142,7 +158,12 @@ fn read(path: &Path, access: Access) -> Result<Option<Vec<u8>>, KeysError> {
         Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(failed)?,
     };
-    let mode = file.metadata().map_err(|error| failed(error.into()))?.permissions().mode() & 0o777;
+    let metadata = file.metadata().map_err(|error| failed(error.into()))?;
+    check_owner(path, &metadata)?;
+    if let Some(folder) = path.parent() {
+        check_folder(folder)?;
+    }
+    let mode = metadata.mode() & 0o777;
     if mode & others != 0 {
         return Err(KeysError::Public { path: path.to_owned(), mode, may });
     }
@@ -152,6 +173,27 @@ fn read(path: &Path, access: Access) -> Result<Option<Vec<u8>>, KeysError> {
         return Err(failed(ReadError::TooLong { limit_bytes: MAX_BYTES }));
     }
     Ok(Some(bytes))
+}
+
+/// An error if a file or folder belongs to neither this user nor root.
+fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), KeysError> {
+    let owner = metadata.uid();
+    if owner == 0 || owner == nix::unistd::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(KeysError::Foreign { path: path.to_owned(), owner })
+}
+
+/// An error if others may replace files of a folder: it is theirs, or they may write to it. The sticky bit keeps files, not names to come.
+fn check_folder(folder: &Path) -> Result<(), KeysError> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let metadata = fs::metadata(folder).map_err(|error| failed(folder, error))?;
+    check_owner(folder, &metadata)?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Err(KeysError::PublicFolder { path: folder.to_owned(), mode: mode & 0o777 });
+    }
+    Ok(())
 }
 
 fn failed(path: &Path, source: io::Error) -> KeysError {
@@ -246,7 +288,8 @@ impl Identity {
 
 fn make_folder(folder: &Path) -> Result<(), KeysError> {
     let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder).map_err(|error| failed(folder, error))
+    builder.recursive(true).mode(0o700).create(folder).map_err(|error| failed(folder, error))?;
+    check_folder(folder)
 }
 
 /// One process at a time changes a folder of keys, as long as this is held.
@@ -318,6 +361,7 @@ pub fn trust(folder: &Path, peer: Fingerprint, comment: &str) -> Result<bool, Ke
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn keys_are_created_once_with_mode_600() {
@@ -358,6 +402,47 @@ mod tests {
         let pipe = nix::sys::stat::Mode::from_bits_truncate(0o600);
         nix::unistd::mkfifo(&folder.path().join(PEERS), pipe).unwrap();
         assert!(peers(folder.path()).is_err());
+    }
+
+    #[test]
+    fn folder_that_others_may_change_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (identity, _) = Identity::load_or_create(folder.path()).unwrap();
+        trust(folder.path(), identity.fingerprint(), "").unwrap();
+        for (mode, refused) in [(0o777, true), (0o1777, true), (0o720, true), (0o702, true), (0o755, false)] {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let load = Identity::load(folder.path()).err();
+            let listed = peers(folder.path()).err();
+            for error in [load, listed] {
+                assert_eq!(error.is_some(), refused, "{mode:o}");
+                assert!(error.is_none_or(|error| error.to_string().contains("chmod 700")), "{mode:o}");
+            }
+            fs::remove_file(folder.path().join(PEERS)).unwrap();
+            assert_eq!(trust(folder.path(), identity.fingerprint(), "").is_err(), refused, "{mode:o}");
+            fs::write(folder.path().join(PEERS), format!("{}\n", identity.fingerprint())).unwrap();
+        }
+    }
+
+    /// Only root can give files away.
+    #[test]
+    fn files_of_another_user_are_refused() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (identity, _) = Identity::load_or_create(folder.path()).unwrap();
+        trust(folder.path(), identity.fingerprint(), "").unwrap();
+        let give = |path: &Path, user| std::os::unix::fs::chown(path, Some(user), None).unwrap();
+        for name in [KEY, CERTIFICATE, PEERS, ""] {
+            let path = folder.path().join(name);
+            give(&path, 65_534);
+            let error = Identity::load(folder.path()).err().or_else(|| peers(folder.path()).err());
+            let error = error.unwrap_or_else(|| panic!("{name} of another user is accepted"));
+            assert!(matches!(error, KeysError::Foreign { owner: 65_534, .. }), "{error}");
+            assert!(error.to_string().contains("chown"), "{error}");
+            give(&path, 0);
+        }
+        assert!(Identity::load(folder.path()).is_ok() && peers(folder.path()).is_ok());
     }
 
     #[test]
