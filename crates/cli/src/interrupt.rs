@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,9 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
                 _ => failure,
             }
         })?;
+        // A write beyond the limit of file sizes is to fail with its own error, not to kill. A handler, unlike an ignored signal, is not
+        // inherited by programs that are started.
+        let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
         thread::spawn(move || signals.forever().for_each(|_| handler()));
         *listening = true;
     }

@@ -188,7 +188,7 @@ impl Refusal {
     /// Refusal for an error of the system with a path.
     pub(crate) fn system(path: &std::path::Path, error: &std::io::Error) -> Refusal {
         use std::io::ErrorKind::{
-            NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+            FileTooLarge, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };
         let reason = match error.kind() {
             NotFound => Reason::NoSource,
@@ -196,7 +196,11 @@ impl Refusal {
             StorageFull | QuotaExceeded => Reason::Full,
             _ => Reason::System,
         };
-        Refusal::new(reason, format!("{}: {error}", path.display()))
+        let remedy = match error.kind() {
+            FileTooLarge => "; raise the limit of file sizes (ulimit -f), or choose another file system",
+            _ => "",
+        };
+        Refusal::new(reason, format!("{}: {error}{remedy}", path.display()))
     }
 }
 

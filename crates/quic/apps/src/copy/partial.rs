@@ -78,8 +78,13 @@ pub(crate) fn is_partial_name(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(SUFFIX.as_bytes())
 }
 
-/// True if a name still leads to this open file.
-fn is_same_file(path: &Path, file: &File) -> io::Result<bool> {
+/// True if an interrupted copy to `target` has left data.
+pub(crate) fn is_begun(target: &Path) -> bool {
+    fs::symlink_metadata(partial_path(target)).is_ok_and(|part| part.is_file() && part.len() > 0)
+}
+
+/// True if a name still leads to this open file, and not by a symbolic link.
+pub(crate) fn is_same_file(path: &Path, file: &File) -> io::Result<bool> {
     let named = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         named => named?,
@@ -123,7 +128,7 @@ impl PartialFile {
                     format!("{}: the folder {folder} is not there", target.display()),
                 )
             }
-            _ => Refusal::system(&path, &error),
+            _ => Refusal::system(target, &error),
         };
         let Some(mut file) = open_partial(&path).map_err(said)? else {
             let text = format!("{}: is not a file of this user; remove it", path.display());
@@ -132,8 +137,9 @@ impl PartialFile {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
-            // A file system without locks has no second copy that would ask.
-            Err(TryLockError::Error(_)) => {}
+            // Without locks two copies could write one file: what is stored is read again before it gets its name.
+            Err(TryLockError::Error(error)) if is_unsupported(&error) => {}
+            Err(TryLockError::Error(error)) => return Err(said(error)),
         }
         // Another copy may have finished it, and given it its name, before this one had the lock.
         if !is_same_file(&path, &file).map_err(said)? {
@@ -159,7 +165,7 @@ impl PartialFile {
     /// Discards the existing data, which are not the beginning of the file.
     pub(crate) fn restart(&mut self) -> Result<(), Refusal> {
         (self.len, self.found, self.hash) = (0, 0, Context::new(&SHA256));
-        self.file.seek(SeekFrom::Start(0)).map(drop).map_err(|error| Refusal::system(&self.path, &error))
+        self.file.seek(SeekFrom::Start(0)).map(drop).map_err(|error| Refusal::system(&self.target, &error))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
@@ -204,20 +210,48 @@ impl PartialFile {
             self.file.sync_data()
         };
         store().map_err(|error| Refusal::system(&self.target, &error))?;
+        self.check_stored(sha256)?;
         if options.force {
             ensure_replaceable(&self.target)?;
         } else {
             ensure_absent(&self.target)?;
         }
-        if !is_same_file(&self.path, &self.file).map_err(|error| Refusal::system(&self.path, &error))? {
-            let text =
-                format!("{}: what arrived was replaced by somebody; copy it again", self.path.display());
-            return Err(Refusal::new(Reason::Changed, text));
+        if !is_same_file(&self.path, &self.file).map_err(|error| Refusal::system(&self.target, &error))? {
+            return Err(self.changed("what arrived was replaced by somebody"));
         }
         rename_into_place(&self.path, &self.target, options.force)?;
         self.done = true;
         Ok(())
     }
+}
+
+impl PartialFile {
+    /// An error if the file does not have the bytes that arrived: programs of this user may write to it, too, and mapped pages change no
+    /// timestamp until later. The bytes are in the page cache still.
+    fn check_stored(&mut self, sha256: [u8; 32]) -> Result<(), Refusal> {
+        let stored = self.file.seek(SeekFrom::Start(0)).and_then(|_| hash(&mut self.file, self.len));
+        let same = match stored {
+            Ok(stored) => digest_of(&stored) == sha256,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+            Err(error) => return Err(Refusal::system(&self.target, &error)),
+        };
+        let same = same && self.file.metadata().is_ok_and(|now| now.len() == self.len);
+        if same {
+            return Ok(());
+        }
+        (self.len, self.found) = (0, 0);
+        Err(self.changed("another program wrote to what arrived"))
+    }
+
+    fn changed(&self, cause: &str) -> Refusal {
+        Refusal::new(Reason::Changed, format!("{}: {cause}; copy it again", self.target.display()))
+    }
+}
+
+/// Returns true for the error of a file system without locks.
+fn is_unsupported(error: &io::Error) -> bool {
+    use nix::libc::{EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP};
+    error.raw_os_error().is_some_and(|code| [EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP].contains(&code))
 }
 
 /// Gives a file the time and mode of the sender's.
@@ -392,6 +426,26 @@ mod tests {
         let refusal = part.finish(sha256(b"good"), &item(4), Options::default()).unwrap_err();
         assert_eq!(refusal.reason, Reason::Changed);
         assert!(!target.exists());
+    }
+
+    #[test]
+    fn bytes_written_by_others_are_not_given_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("x");
+        for others in [&b"evil"[..], b"go", b"good and more"] {
+            let mut part = PartialFile::open(&target, 4).unwrap().unwrap();
+            part.write(b"good").unwrap();
+            fs::write(&part.path, others).unwrap();
+            let stored = part.finish(sha256(b"good"), &item(4), Options::default());
+            match others {
+                // What is behind the end is cut off.
+                b"good and more" => stored.unwrap(),
+                _ => assert_eq!(stored.unwrap_err().reason, Reason::Changed),
+            }
+            assert_eq!(target.exists(), others == b"good and more");
+            assert!(!partial_path(&target).exists(), "no copy goes on with it");
+        }
+        assert_eq!(fs::read(&target).unwrap(), b"good");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use super::message::{Done, Item, Kind, Options, Reason, Refusal, Reply, Start, Stored};
-use super::partial::{PartialFile, ensure_absent, preserve};
+use super::partial::{PartialFile, ensure_absent, is_begun, preserve};
 use super::progress::Progress;
 use super::send::{MAX_REFUSALS, name_of};
 use super::source::Source;
@@ -123,6 +123,7 @@ async fn folder(to: &mut SendStream, item: &Item, receiver: &Receiver) -> io::Re
 enum Found {
     /// One of the same size, perhaps the same, and its hash.
     Whole(Box<Source>, [u8; 32]),
+    /// Beginning of the file, left by an interrupted copy.
     Partial(Box<PartialFile>),
 }
 
@@ -212,7 +213,10 @@ async fn retry_while_locked<T: Send + 'static>(
 /// Looks up a file at its place; `None` while another copy writes it.
 fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Option<Found>, Refusal> {
     let place = receiver.target.path_of(item)?;
-    if let Some(mut like) = receiver.target.like(&place, size)? {
+    let like = receiver.target.like(&place, size)?;
+    // A copy that replaces the file was interrupted: it goes on.
+    let continues = receiver.target.options.force && is_begun(&place);
+    if let Some(mut like) = like.filter(|_| !continues) {
         let sha256 = like.digest()?;
         return Ok(Some(Found::Whole(Box::new(like), sha256)));
     }

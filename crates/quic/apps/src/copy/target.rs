@@ -1,14 +1,16 @@
 //! Paths of arriving items. The sender names nothing above what the receiver has chosen.
 
 use super::message::{Item, Options, Reason, Refusal};
-use super::partial::{ensure_absent, is_partial_name, mode_of, process_umask, special_file, time_of};
+use super::partial::{
+    ensure_absent, is_partial_name, is_same_file, mode_of, process_umask, special_file, time_of,
+};
 use super::source::Source;
 use super::unfinished;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -133,7 +135,7 @@ impl Target {
                 let set = fs::set_permissions(&path, Permissions::from_mode(mode & !process_umask()));
                 set.map_err(|error| Refusal::system(&path, &error))?;
             }
-            if made || self.options.preserve {
+            if made || (self.options.preserve && !path.is_symlink()) {
                 self.finish_later(path, item);
             }
             return Ok(());
@@ -166,10 +168,13 @@ impl Target {
         let folders = std::mem::take(&mut *self.folders.lock().unwrap_or_else(PoisonError::into_inner));
         let set = |(path, item): (PathBuf, Item)| {
             let set = || {
+                // Nobody may have put a link in its place.
+                let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
+                let folder = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
                 if self.options.preserve {
-                    fs::File::open(&path)?.set_modified(time_of(item.modified))?;
+                    folder.set_modified(time_of(item.modified))?;
                 }
-                fs::set_permissions(&path, Permissions::from_mode(mode_of(&item, self.options)))
+                folder.set_permissions(Permissions::from_mode(mode_of(&item, self.options)))
             };
             set().err().map(|error| Refusal::system(&path, &error))
         };
@@ -189,6 +194,7 @@ impl Target {
         match fs::metadata(path) {
             Ok(there) if !there.is_file() => return Err(special_file(path)),
             Ok(there) if there.len() == size => match Source::open(path) {
+                Ok(source) if self.is_linked(path, &source)? => {}
                 Ok(source) if source.size() == size => return Ok(Some(source)),
                 // What cannot be read can be replaced.
                 Err(refusal) if !self.options.force => return Err(refusal),
@@ -200,6 +206,22 @@ impl Target {
             _ => {}
         }
         if self.options.force { Ok(None) } else { ensure_absent(path).map(|()| None) }
+    }
+
+    /// True if mode and time are to be set, and the name is a link: they never are through one.
+    fn is_linked(&self, path: &Path, source: &Source) -> Result<bool, Refusal> {
+        let same = || is_same_file(path, source.file()).map_err(|error| Refusal::system(path, &error));
+        if !self.options.preserve || same()? {
+            return Ok(false);
+        }
+        if self.options.force {
+            return Ok(true);
+        }
+        let text = format!(
+            "{}: is a link, through which --preserve sets nothing; add --force to replace it by the file",
+            path.display()
+        );
+        Err(Refusal::new(Reason::Exists, text))
     }
 }
 
@@ -237,6 +259,40 @@ mod tests {
         }
         let flat = Target::new(folder.path(), &names[..1], &[], Options::default()).unwrap();
         assert!(flat.path_of(&item(0, &["b"])).is_err(), "nobody asked for folders");
+    }
+
+    #[test]
+    fn mode_is_never_set_through_links() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), b"1").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let private = |name: &str, mode| fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        private("file", 0o600);
+        private("folder", 0o700);
+        symlink(at("file"), at("to-file")).unwrap();
+        symlink(at("folder"), at("to-folder")).unwrap();
+        let options = |force| Options { recursive: true, preserve: true, force };
+        let target =
+            |name: &str, force| Target::new(folder.path(), &[Some(name.into())], &[], options(force));
+        let like = |name: &str, force| target(name, force).unwrap().like(&at(name), 1);
+        assert!(like("file", false).unwrap().is_some());
+        assert!(like("to-file", true).unwrap().is_none(), "the link is replaced");
+        assert_eq!(like("to-file", false).err().unwrap().reason, Reason::Exists);
+        let linked = target("to-folder", false).unwrap();
+        let open = Item { kind: Kind::Folder, mode: 0o777, ..item(0, &[]) };
+        linked.make_folder(&open).unwrap();
+        assert!(linked.finish().is_empty());
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o777;
+        assert_eq!((mode("file"), mode("folder")), (0o600, 0o700));
+        // A link that takes the place of a folder while files arrive.
+        let real = target("folder", false).unwrap();
+        real.make_folder(&open).unwrap();
+        fs::rename(at("folder"), at("moved")).unwrap();
+        symlink(at("moved"), at("folder")).unwrap();
+        assert_eq!(real.finish().len(), 1);
+        assert_eq!(mode("moved"), 0o700);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Files and folders of a source.
 
 use super::message::{Item, Kind, Options, Plan, Reason, Refusal};
+use super::partial::is_partial_name;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -96,6 +97,10 @@ impl Tree {
     ) -> Result<Option<Level>, Refusal> {
         let metadata = fs::metadata(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => absent(&path, &error),
+            _ if error.raw_os_error() == Some(nix::libc::ELOOP) => {
+                let text = format!("{}: is a link that leads back to itself; remove it", path.display());
+                Refusal::new(Reason::NoSource, text)
+            }
             _ => Refusal::system(&path, &error),
         })?;
         let no = |text: &str| Err(Refusal::new(Reason::NoSource, format!("{}: {text}", path.display())));
@@ -122,6 +127,8 @@ impl Tree {
             inside.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
         });
         let mut names = names.map_err(|error| Refusal::system(&path, &error))?;
+        // What interrupted copies have left is no part of the tree.
+        names.retain(|name| !is_partial_name(name));
         names.sort();
         above.insert(id);
         Ok(Some(Level { path, id, names: names.into_iter() }))
@@ -143,6 +150,24 @@ fn absent(path: &Path, error: &io::Error) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_left_out_and_self_links_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["file", ".file.vmcc-part", ".vmcc-part"] {
+            fs::write(folder.path().join(name), b"1").unwrap();
+        }
+        std::os::unix::fs::symlink("self", folder.path().join("self")).unwrap();
+        let options = Options { recursive: true, ..Options::default() };
+        let tree = Tree::of(&[folder.path().to_owned()], options);
+        assert_eq!(
+            tree.entries.iter().map(|entry| &entry.item.below[..]).collect::<Vec<_>>(),
+            [&[][..], &[b"file".to_vec()]]
+        );
+        let [refusal] = &tree.refusals[..] else { panic!("{:?}", tree.refusals) };
+        assert_eq!(refusal.reason, Reason::NoSource);
+        assert!(refusal.message.contains("leads back to itself"), "{refusal}");
+    }
 
     #[test]
     fn depth_is_limited_by_path_max_only() {

@@ -33,7 +33,7 @@ fn line(origin: &str) -> String {
 /// Makes a folder that has a mark from its first moment on.
 pub(super) fn make_folder(folder: &Path, mode: u32, origin: &str) -> Result<(), Refusal> {
     let staged = partial_path(folder);
-    stage(&staged, mode)?;
+    stage(folder, &staged, mode)?;
     let made = mark(&staged, origin).and_then(|()| rename_noreplace(&staged, folder));
     match made {
         Ok(()) => Ok(()),
@@ -45,8 +45,8 @@ pub(super) fn make_folder(folder: &Path, mode: u32, origin: &str) -> Result<(), 
 }
 
 /// A folder under a name that only copies use, perhaps left by an interrupted one.
-fn stage(staged: &Path, mode: u32) -> Result<(), Refusal> {
-    let said = |error: io::Error| Refusal::system(staged, &error);
+fn stage(folder: &Path, staged: &Path, mode: u32) -> Result<(), Refusal> {
+    let said = |error: io::Error| Refusal::system(folder, &error);
     let make = || DirBuilder::new().mode(mode).create(staged);
     match make() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
