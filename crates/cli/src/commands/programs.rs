@@ -6,8 +6,16 @@ use vmcc_apps::status;
 use vmcc_system::cpu_steal::CpuSteal;
 
 /// State of this host, with the connections of programs. A user who may not read the kernel's state sees only those, if there are any.
-pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Failure> {
-    let own = connections(status::programs());
+/// `on_left_out` hears how many programs, or folders of one user, are left out.
+pub(super) fn with(
+    status: Result<HostStatus, Failure>,
+    on_left_out: impl FnOnce(usize),
+) -> Result<HostStatus, Failure> {
+    let (programs, left_out) = status::programs();
+    if left_out > 0 {
+        on_left_out(left_out);
+    }
+    let own = connections(programs);
     match status {
         Ok(mut status) => {
             status.connections.extend(own);

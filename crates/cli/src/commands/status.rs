@@ -15,7 +15,12 @@ use vmcc_cc::{MAX_PATHS, Params};
 use vmcc_system::diag::Subflow;
 
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
-    let host = programs::with(vmcc_agent::status().map_err(|e| agent_failure(&e)))?;
+    let left_out = |count| {
+        ui.note(&format!(
+            "{count} programs or folders of programs are left out: they do not answer, or their user has more than are looked at"
+        ));
+    };
+    let host = programs::with(vmcc_agent::status().map_err(|e| agent_failure(&e)), left_out)?;
     ui.answer(&host, || {
         let mut parts = match host.algorithms.as_slice() {
             [] if programs::are_all(&host) => Vec::new(),

@@ -48,7 +48,7 @@ fn look(observer: &mut Option<Observer>, agent: &mut Agent) -> Look {
         };
         observer.look(|| agent.view())
     };
-    let status = programs::with(seen().map_err(|e| agent_failure(&e)));
+    let status = programs::with(seen().map_err(|e| agent_failure(&e)), |_| {});
     Look { at, status, silent: agent.silent() }
 }
 

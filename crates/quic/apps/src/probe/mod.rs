@@ -153,7 +153,7 @@ pub fn probe_routes(
     let (addresses, relays) = (addresses?, relays.map_err(ProbeError::Relay)?);
     let target = Target { addresses, locals: locals.to_vec(), relays, ..Target::default() };
     let pairs = target.candidates()?;
-    let programs = status::programs();
+    let (programs, _) = status::programs();
     let routes = std::thread::scope(|scope| {
         let programs = &programs;
         let probe = |candidate: Candidate| {

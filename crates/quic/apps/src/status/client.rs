@@ -2,6 +2,8 @@
 
 use super::{Program, dir, namespace};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt};
+use nix::unistd::geteuid;
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
@@ -10,30 +12,72 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Programs that are looked at, and how long a look at one and at all may take.
+/// Programs that are looked at, all at once.
 const MAX_PROGRAMS: usize = 256;
-/// Of one user, so that others are seen as well.
+/// Of one user, in all its folders, so that others are seen as well.
 const MAX_PROGRAMS_PER_USER: usize = 64;
+/// Folders of one user.
+const MAX_FOLDERS_PER_USER: usize = 4;
 /// Files that are looked at in a folder.
 const MAX_ENTRIES: usize = 1024;
 const PROGRAM_TIMEOUT: Duration = Duration::from_millis(300);
-const TOTAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// An answer is shorter.
 const MAX_BYTES: usize = 8 << 20;
 /// Names are; they come from other users' programs.
 const MAX_NAME: usize = 32;
 
-/// Connections of this user's programs in this network namespace; for root, everybody's. Silent programs are left out.
-pub fn programs() -> Vec<Program> {
-    let until = Instant::now() + TOTAL_TIMEOUT;
-    let of_folder =
-        |(folder, owner): (PathBuf, u32)| sockets(&folder).into_iter().map(move |socket| (socket, owner));
-    let sockets = dir::candidates().into_iter().flat_map(of_folder).take(MAX_PROGRAMS);
-    let here = namespace();
-    let seen = sockets.filter_map(|(socket, owner)| {
-        query(&socket, owner, until.min(Instant::now() + PROGRAM_TIMEOUT)).ok()
+/// Connections of this user's programs in this network namespace; for root, everybody's. Silent programs, and those of a user above a
+/// bound, are left out; the second value counts them.
+pub fn programs() -> (Vec<Program>, usize) {
+    programs_in(dir::candidates())
+}
+
+fn programs_in(folders: Vec<(PathBuf, u32)>) -> (Vec<Program>, usize) {
+    let (chosen, mut left_out) = choose(folders);
+    let until = Instant::now() + PROGRAM_TIMEOUT;
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let ask = |(socket, owner): &(PathBuf, u32)| query(socket, *owner, until);
+        let threads: Vec<_> = chosen.iter().map(|one| scope.spawn(move || ask(one))).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    seen.filter(|program| program.namespace == here && is_printable(program)).collect()
+    let here = namespace();
+    let mut seen = Vec::new();
+    for answer in answers {
+        match answer {
+            Ok(program) if program.namespace == here && is_printable(&program) => seen.push(program),
+            // Blocked by a full queue, or silent.
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
+                left_out += 1
+            }
+            _ => {}
+        }
+    }
+    (seen, left_out)
+}
+
+/// Sockets to ask, with their owners: this user's and root's first, and a bounded number of each. The second value counts others.
+fn choose(mut folders: Vec<(PathBuf, u32)>) -> (Vec<(PathBuf, u32)>, usize) {
+    let own = geteuid().as_raw();
+    folders.sort_by_key(|(_, owner)| (*owner != own, *owner != 0));
+    let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
+    let (mut chosen, mut left_out) = (Vec::new(), 0);
+    for (folder, owner) in folders {
+        let (folders, programs) = counts.entry(owner).or_default();
+        *folders += 1;
+        if *folders > MAX_FOLDERS_PER_USER {
+            left_out += 1;
+            continue;
+        }
+        for socket in sockets(&folder) {
+            if *programs >= MAX_PROGRAMS_PER_USER || chosen.len() >= MAX_PROGRAMS {
+                left_out += 1;
+                continue;
+            }
+            *programs += 1;
+            chosen.push((socket, owner));
+        }
+    }
+    (chosen, left_out)
 }
 
 fn sockets(folder: &Path) -> Vec<PathBuf> {
@@ -115,7 +159,6 @@ fn is_printable(program: &Program) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::unistd::geteuid;
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
@@ -156,6 +199,41 @@ mod tests {
         assert_eq!(sockets(folder.path()), [path]);
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o770)).unwrap();
         assert_eq!(dir::owner(folder.path()), None);
+    }
+
+    #[test]
+    fn silent_programs_of_one_user_hide_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let me = geteuid().as_raw();
+        let (mut folders, mut silent) = (Vec::new(), Vec::new());
+        for i in 0..12 {
+            let inside = folder.path().join(i.to_string());
+            fs::create_dir(&inside).unwrap();
+            silent.extend((0..20).map(|k| UnixListener::bind(inside.join(format!("{k}.sock"))).unwrap()));
+            folders.push((inside, me + 1));
+        }
+        let live = folder.path().join("live");
+        fs::create_dir(&live).unwrap();
+        let listener = UnixListener::bind(live.join("1.sock")).unwrap();
+        folders.push((live, me));
+        let said = serde_json::to_vec(&Program {
+            name: "proxy".to_owned(),
+            pid: 1,
+            namespace: namespace(),
+            connections: Vec::new(),
+            more: 0,
+        });
+        let said = said.unwrap();
+        let answers = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&said).unwrap());
+        let (chosen, left_out) = choose(folders.clone());
+        assert_eq!((chosen.len(), left_out), (1 + MAX_PROGRAMS_PER_USER, 4 * 20 - MAX_PROGRAMS_PER_USER + 8));
+        // The kernel names the listener's user: silent sockets of a test are this user's.
+        folders.iter_mut().for_each(|(_, owner)| *owner = me);
+        folders.rotate_right(1);
+        let (programs, left_out) = programs_in(folders);
+        assert_eq!(programs.iter().map(|program| &program.name[..]).collect::<Vec<_>>(), ["proxy"]);
+        assert!(left_out > MAX_PROGRAMS_PER_USER, "{left_out}");
+        answers.join().unwrap();
     }
 
     #[test]
