@@ -2,7 +2,8 @@
 
 use super::datagrams::Associations;
 use super::link::{EventHandler, Link};
-use super::relay::{Keepalive, relay};
+use super::owner::user_of;
+use super::relay::{Keepalive, Progress, relay};
 use super::slots::{Slot, Slots};
 use super::socks::{self, Request};
 use super::{Event, MAX_MESSAGE, Open, ProxyError, Reply, start_exporters};
@@ -25,8 +26,9 @@ use vmcc_udp::Qlog;
 
 /// Programs' connections at a time; others wait in the listener's queue. Fewer than [`super::MAX_STREAMS`], so that each has a stream.
 const MAX_PROGRAMS: usize = 1000;
-/// Idle time after which a program gives way to a new one, if all places are taken: it has not said what it wants, or one of its
-/// directions has ended.
+/// UDP associations of programs at a time.
+const MAX_ASSOCIATIONS: usize = 256;
+/// Idle time after which a program gives way to a new one of its user, if all places are taken.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a program to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -137,6 +139,7 @@ pub fn client(job: &ClientJob, tell: EventHandler, stop: &AtomicBool) -> Result<
             link: link.clone(),
             slots: Slots::new(MAX_PROGRAMS, IDLE_TIMEOUT),
             tell: tell.clone(),
+            association_slots: Slots::new(MAX_ASSOCIATIONS, IDLE_TIMEOUT),
             associations: Associations::new(link.clone()),
         };
         for (listener, service) in listeners {
@@ -155,18 +158,20 @@ struct ClientContext {
     link: Arc<Link>,
     slots: Arc<Slots>,
     tell: EventHandler,
+    association_slots: Arc<Slots>,
     associations: Associations,
 }
 
 async fn listen(context: ClientContext, listener: TcpListener, service: Service) {
     loop {
         match listener.accept().await {
-            Ok((tcp, _)) => {
-                let slot = context.slots.acquire(|size| (context.tell)(Event::Full(size))).await;
+            Ok((tcp, from)) => {
+                let owner = tcp.local_addr().ok().and_then(|here| user_of(from, here));
+                let slot = context.slots.acquire(owner, |size| (context.tell)(Event::Full(size))).await;
                 let (context, service) = (context.clone(), service.clone());
                 tokio::spawn(async move {
                     // What goes wrong with one program's connection ends it, and it is told by SOCKS5.
-                    let _ = run_until(slot.evicted(), serve(&context, tcp, service, &slot)).await;
+                    let _ = run_until(slot.evicted(), serve(&context, tcp, service, owner, &slot)).await;
                 });
             }
             Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
@@ -174,7 +179,13 @@ async fn listen(context: ClientContext, listener: TcpListener, service: Service)
     }
 }
 
-async fn serve(context: &ClientContext, mut tcp: TcpStream, service: Service, slot: &Slot) -> io::Result<()> {
+async fn serve(
+    context: &ClientContext,
+    mut tcp: TcpStream,
+    service: Service,
+    owner: Option<u32>,
+    slot: &Slot,
+) -> io::Result<()> {
     let request = match service {
         Service::Forward(EndpointAddr { host, port }) => {
             slot.keep();
@@ -199,7 +210,16 @@ async fn serve(context: &ClientContext, mut tcp: TcpStream, service: Service, sl
             }
             Err(code) => socks::reply(&mut tcp, code, None).await,
         },
-        Request::Associate(from) => context.associations.serve(tcp, from).await,
+        Request::Associate(from) => {
+            let place = context.association_slots.acquire(owner, |_| {});
+            let Ok(place) = timeout(GREETING_TIMEOUT, place).await else {
+                return socks::reply(&mut tcp, socks::FAILED, None).await;
+            };
+            place.keep();
+            let carried = || [slot, &place].iter().for_each(|slot| slot.on(Progress::Carried));
+            let served = context.associations.serve(tcp, from, &carried);
+            run_until(place.evicted(), served).await.unwrap_or(Ok(()))
+        }
     }
 }
 

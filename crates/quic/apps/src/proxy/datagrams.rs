@@ -1,13 +1,13 @@
 //! UDP through the proxy: an association is a stream that stays open and a number, which every datagram begins with. What follows is
 //! SOCKS5's own: an address and the payload.
 
-use super::dial::addresses;
 use super::link::Link;
+use super::lookup::{Lookups, Names};
 use super::socks::{self, put_address, take_address};
 use super::{MAX_MESSAGE, Open, Reply};
 use crate::session::{Connection, Stream};
 use crate::wire;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -21,8 +21,11 @@ use tokio::sync::mpsc;
 const MAX_DATAGRAM: usize = 65_535;
 /// Datagrams that wait for one association; more are dropped, as a socket does it.
 const QUEUE_LEN: usize = 256;
-/// Associations of a connection at a time.
-const MAX_ASSOCIATIONS: usize = 256;
+/// Associations of a connection at a time; a client has at most half as many, and those that have ended until both ends know.
+const MAX_ASSOCIATIONS: usize = 512;
+
+/// Addresses that have answered an association, as far as they are remembered.
+const MAX_ANSWERED: usize = 256;
 
 type Queues = Arc<Mutex<HashMap<u32, mpsc::Sender<Vec<u8>>>>>;
 
@@ -47,8 +50,16 @@ fn register(queues: &Queues, number: u32) -> Option<mpsc::Receiver<Vec<u8>>> {
     Some(receive)
 }
 
-fn unregister(queues: &Queues, number: u32) {
-    queues.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+/// An association that gets datagrams, until it is dropped.
+struct Registered {
+    queues: Queues,
+    number: u32,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    }
 }
 
 /// Returns when the other end of something that says nothing has gone.
@@ -92,7 +103,13 @@ impl Associations {
 
     /// Serves an association for as long as the program keeps `tcp` open. Its datagrams come from the port that it has named; where it
     /// has named none, from the first one that sends.
-    pub(super) async fn serve(&self, mut tcp: TcpStream, from: Option<NonZeroU16>) -> io::Result<()> {
+    /// `carried` hears of every datagram.
+    pub(super) async fn serve(
+        &self,
+        mut tcp: TcpStream,
+        from: Option<NonZeroU16>,
+        carried: &(impl Fn() + Sync),
+    ) -> io::Result<()> {
         let Ok(connection) = self.link.connection().await else {
             return socks::reply(&mut tcp, socks::NETWORK_UNREACHABLE, None).await;
         };
@@ -103,9 +120,8 @@ impl Associations {
         let Some(incoming) = register(&queues, number) else {
             return socks::reply(&mut tcp, socks::FAILED, None).await;
         };
-        let served = self.relay(&connection, number, incoming, &mut tcp, from).await;
-        unregister(&queues, number);
-        served
+        let _registered = Registered { queues, number };
+        self.relay(&connection, number, incoming, (&mut tcp, from), carried).await
     }
 
     async fn relay(
@@ -113,8 +129,8 @@ impl Associations {
         connection: &Connection,
         number: u32,
         mut incoming: mpsc::Receiver<Vec<u8>>,
-        tcp: &mut TcpStream,
-        from: Option<NonZeroU16>,
+        (tcp, from): (&mut TcpStream, Option<NonZeroU16>),
+        carried: &(impl Fn() + Sync),
     ) -> io::Result<()> {
         let mut stream = connection.open_stream().await?;
         wire::write(&mut stream, &Open::Associate { number }).await?;
@@ -137,12 +153,14 @@ impl Associations {
                 if let Some((&[0, 0, 0], rest)) =
                     buffer[..len].split_first_chunk::<3>().filter(|_| known == from)
                 {
+                    carried();
                     connection.send_datagram(&[&number.to_be_bytes()[..], rest].concat());
                 }
             }
         };
         let back = async {
             while let Some(datagram) = incoming.recv().await {
+                carried();
                 let to = *program.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(to) = to {
                     // What the program's socket does not take is lost, as UDP is.
@@ -165,13 +183,14 @@ async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
 pub(super) struct Flows {
     connection: Connection,
     queues: Queues,
+    lookups: Lookups,
 }
 
 impl Flows {
-    pub(super) fn new(connection: &Connection) -> Flows {
+    pub(super) fn new(connection: &Connection, lookups: Lookups) -> Flows {
         let queues = Queues::default();
         tokio::spawn(demultiplex(connection.clone(), queues.clone()));
-        Flows { connection: connection.clone(), queues }
+        Flows { connection: connection.clone(), queues, lookups }
     }
 
     /// Serves an association for as long as its stream is open.
@@ -179,9 +198,8 @@ impl Flows {
         let Some(incoming) = register(&self.queues, number) else {
             return wire::write(&mut stream, &Reply { code: socks::FAILED }).await;
         };
-        let served = self.relay(number, incoming, &mut stream).await;
-        unregister(&self.queues, number);
-        served
+        let _registered = Registered { queues: self.queues.clone(), number };
+        self.relay(number, incoming, &mut stream).await
     }
 
     async fn relay(
@@ -193,16 +211,24 @@ impl Flows {
         let v4 = UdpSocket::bind("0.0.0.0:0").await?;
         let v6 = UdpSocket::bind("[::]:0").await.ok();
         wire::write(stream, &Reply { code: socks::SUCCEEDED }).await?;
+        let outgoing = Outgoing { v4: &v4, v6: v6.as_ref(), answered: Mutex::default() };
         let out = async {
-            while let Some(datagram) = incoming.recv().await {
-                let Some((host, port, payload)) = take_address(&datagram) else { continue };
-                // The first address that the system sends to: there may be no route to those of one family.
-                for to in addresses(&host, port).await.unwrap_or_default() {
-                    let socket = if to.is_ipv4() { Some(&v4) } else { v6.as_ref() };
-                    if let Some(socket) = socket
-                        && socket.send_to(payload, to).await.is_ok()
-                    {
-                        break;
+            let mut names = Names::new(self.lookups.clone());
+            loop {
+                tokio::select! {
+                    datagram = incoming.recv() => {
+                        let Some(datagram) = datagram else { return };
+                        let Some((host, port, payload)) = take_address(&datagram) else { continue };
+                        if let Ok(ip) = host.parse() {
+                            outgoing.send(&[SocketAddr::new(ip, port)], payload).await;
+                        } else if let Some(addresses) = names.find((host, port), payload) {
+                            outgoing.send(addresses, payload).await;
+                        }
+                    }
+                    Some((addresses, waiting)) = names.next() => {
+                        for payload in waiting {
+                            outgoing.send(&addresses, &payload).await;
+                        }
                     }
                 }
             }
@@ -210,23 +236,98 @@ impl Flows {
         let none = std::future::pending();
         let back_v6 = async {
             match &v6 {
-                Some(socket) => self.back(number, socket).await,
+                Some(socket) => self.back(number, socket, &outgoing).await,
                 None => none.await,
             }
         };
-        first_of(ended(stream), first_of(out, first_of(self.back(number, &v4), back_v6))).await;
+        first_of(ended(stream), first_of(out, first_of(self.back(number, &v4, &outgoing), back_v6))).await;
         Ok(())
     }
 
-    async fn back(&self, number: u32, socket: &UdpSocket) {
+    async fn back(&self, number: u32, socket: &UdpSocket, outgoing: &Outgoing<'_>) {
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
             // An error is one that came back for a datagram before.
             let Ok((len, from)) = socket.recv_from(&mut buffer).await else { continue };
+            outgoing.on_answer(from);
             let mut datagram = number.to_be_bytes().to_vec();
             put_address(&mut datagram, from);
             datagram.extend_from_slice(&buffer[..len]);
             self.connection.send_datagram(&datagram);
         }
+    }
+}
+
+/// Sockets of an association, and the addresses that have answered.
+struct Outgoing<'a> {
+    v4: &'a UdpSocket,
+    v6: Option<&'a UdpSocket>,
+    answered: Mutex<HashSet<SocketAddr>>,
+}
+
+impl Outgoing<'_> {
+    /// Sends to the address of a host that has answered before; until one has, to one of each family, as either may lead nowhere.
+    async fn send(&self, addresses: &[SocketAddr], payload: &[u8]) {
+        let answered = {
+            let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+            addresses.iter().find(|address| answered.contains(address)).copied()
+        };
+        if let Some(to) = answered {
+            self.try_send(to, payload).await;
+            return;
+        }
+        for v4 in [false, true] {
+            // The first that the system sends to.
+            for &to in addresses.iter().filter(|address| address.is_ipv4() == v4) {
+                if self.try_send(to, payload).await {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn try_send(&self, to: SocketAddr, payload: &[u8]) -> bool {
+        let socket = if to.is_ipv4() { Some(self.v4) } else { self.v6 };
+        match socket {
+            Some(socket) => socket.send_to(payload, to).await.is_ok(),
+            None => false,
+        }
+    }
+
+    fn on_answer(&self, from: SocketAddr) {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        if answered.len() >= MAX_ANSWERED {
+            answered.clear();
+        }
+        answered.insert(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::block_on;
+
+    /// The first address of each family is used until one answers, and only that one afterwards.
+    #[test]
+    fn dead_family_does_not_hide_the_other() {
+        block_on(async {
+            let (own_v4, own_v6) =
+                (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("[::1]:0").await.unwrap());
+            let (v4, v6) =
+                (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("[::1]:0").await.unwrap());
+            let all = [v6.local_addr().unwrap(), v4.local_addr().unwrap()];
+            let outgoing = Outgoing { v4: &own_v4, v6: Some(&own_v6), answered: Mutex::default() };
+            let mut buffer = [0; 8];
+            outgoing.send(&all, b"first").await;
+            for socket in [&v4, &v6] {
+                assert_eq!(socket.recv(&mut buffer).await.unwrap(), 5);
+            }
+            outgoing.on_answer(all[1]);
+            outgoing.send(&all, b"again").await;
+            assert_eq!(v4.recv(&mut buffer).await.unwrap(), 5);
+            assert!(v6.try_recv(&mut buffer).is_err(), "the other family has not answered");
+        })
+        .unwrap();
     }
 }

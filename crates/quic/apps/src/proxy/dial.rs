@@ -1,9 +1,10 @@
 //! Connections to hosts with several addresses (RFC 8305, "happy eyeballs").
 
+use super::lookup::Lookups;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -15,19 +16,13 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 const MAX_ADDRESSES: usize = 32;
 
 /// Connects to a host: to the first of its addresses that answers.
-pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
-    let connect = async { race(addresses(host, port).await?).await };
+pub(super) async fn dial(host: &str, port: u16, lookups: &Lookups) -> io::Result<TcpStream> {
+    let connect = async { race(lookups.addresses(host, port).await?).await };
     timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The addresses of a host, of alternating families (RFC 8305 section 4).
-pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    // To a program, a name without an address is a host that cannot be reached.
-    let absent = |_| io::Error::from(io::ErrorKind::HostUnreachable);
-    Ok(alternate(lookup_host((host, port)).await.map_err(absent)?.collect()))
-}
-
-fn alternate(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
+/// Addresses of alternating families, the first one's first (RFC 8305 section 4).
+pub(super) fn alternate(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = all.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.is_ipv6() == first_is_v6);
     let (mut first, mut second) = (first.into_iter(), second.into_iter());

@@ -8,6 +8,8 @@ mod client;
 mod datagrams;
 mod dial;
 mod link;
+mod lookup;
+mod owner;
 mod relay;
 mod reset;
 mod server;

@@ -3,6 +3,7 @@
 use super::datagrams::Flows;
 use super::dial::dial;
 use super::link::EventHandler;
+use super::lookup::Lookups;
 use super::relay::{Keepalive, relay};
 use super::{ALPN, Event, MAX_MESSAGE, MAX_STREAMS, Open, ProxyError, Reply, config, socks, start_exporters};
 use crate::keys::{Fingerprint, Identity};
@@ -92,14 +93,15 @@ async fn client(connection: Connection, tell: EventHandler) {
     if let Some(remote) = remote {
         tell(Event::Connected(remote));
     }
-    let flows = Flows::new(&connection);
+    let lookups = Lookups::new();
+    let flows = Flows::new(&connection, lookups.clone());
     let error = loop {
         match connection.accept_stream().await {
             Ok(stream) => {
-                let flows = flows.clone();
+                let (flows, lookups) = (flows.clone(), lookups.clone());
                 tokio::spawn(async move {
                     // What goes wrong with one stream ends it, which its client sees.
-                    let _ = serve(stream, flows).await;
+                    let _ = serve(stream, flows, &lookups).await;
                 });
             }
             Err(error) => break error,
@@ -111,9 +113,9 @@ async fn client(connection: Connection, tell: EventHandler) {
     }
 }
 
-async fn serve(mut stream: Stream, flows: Flows) -> io::Result<()> {
+async fn serve(mut stream: Stream, flows: Flows, lookups: &Lookups) -> io::Result<()> {
     match timeout(MESSAGE_TIMEOUT, wire::read_at_most(&mut stream, MAX_MESSAGE)).await?? {
-        Open::Connect { host, port } => match dial(&host, port).await {
+        Open::Connect { host, port } => match dial(&host, port, lookups).await {
             Ok(tcp) => {
                 wire::write(&mut stream, &Reply { code: socks::SUCCEEDED }).await?;
                 relay(tcp, stream, Keepalive::REMOTE, |_| {}).await;
