@@ -14,6 +14,11 @@ fn invalid(text: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Err
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
+/// True if a message is no longer than lists may be.
+pub(crate) fn fits_list(message: &impl Serialize) -> bool {
+    serde_json::to_vec(message).is_ok_and(|body| body.len() <= MAX_LIST_BYTES)
+}
+
 pub(crate) async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     let body = serde_json::to_vec(message).map_err(invalid)?;
     if body.len() > MAX_LIST_BYTES {

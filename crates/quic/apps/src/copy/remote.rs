@@ -1,7 +1,9 @@
 //! The far end of a copy: `vmcc serve --once`, started through ssh.
 
 use super::liveness::peer_lost;
-use super::message::{ALPN, Done, Hello, Match, Offer, Options, Plan, Ready, Request, VERSION, is_final};
+use super::message::{
+    ALPN, Done, Hello, Match, Offer, Options, Plan, Ready, Reason, Refusal, Request, VERSION, is_final,
+};
 use super::pattern::{expand, expand_home, home, is_pattern};
 use super::progress::Progress;
 use super::receive::{Receiver, receive_tree};
@@ -230,5 +232,47 @@ fn list(sources: &[Vec<u8>], options: Options, patterns: bool) -> (Tree, Vec<Mat
     }
     // `host:` is the folder that ssh starts in.
     paths.iter_mut().filter(|path| path.as_os_str().is_empty()).for_each(|path| path.push("."));
+    if patterns && !wire::fits_list(&Plan { files: u64::MAX, bytes: u64::MAX, roots: roots.clone() }) {
+        return (Tree { refusals: vec![too_many(sources, &roots)], ..Tree::default() }, Vec::new());
+    }
     (Tree::of(&paths, options), if patterns { roots } else { Vec::new() })
+}
+
+/// Refusal of patterns that match more names than a list holds; it names the one that matches most.
+fn too_many(sources: &[Vec<u8>], roots: &[Match]) -> Refusal {
+    let matches = |source: usize| roots.iter().filter(|root| root.source == source).count();
+    let most = (0..sources.len()).max_by_key(|&source| matches(source)).unwrap_or_default();
+    let pattern = sources.get(most).map(|source| String::from_utf8_lossy(source)).unwrap_or_default();
+    let text = format!(
+        "{pattern}: {} names match, more than one copy takes (a list of 8 MiB); copy the folder with --recursive, or by narrower patterns",
+        matches(most)
+    );
+    Refusal::new(Reason::NoSource, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn pattern_with_too_many_matches_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        // Hard links of long names: 10,000 of them make a list of more than 8 MiB.
+        let (first, long) = (folder.path().join("0.txt"), "n".repeat(240));
+        fs::write(&first, b"1").unwrap();
+        for i in 0..10_000 {
+            fs::hard_link(&first, folder.path().join(format!("{long}{i}.txt"))).unwrap();
+        }
+        let sources = ["*.txt", "0.*"].map(|pattern| folder.path().join(pattern));
+        let sources = sources.map(|path| path.into_os_string().into_vec());
+        let (tree, roots) = list(&sources, Options::default(), true);
+        assert!(tree.entries.is_empty() && roots.is_empty());
+        let [refusal] = &tree.refusals[..] else { panic!("{:?}", tree.refusals) };
+        for word in ["*.txt: 10001 names match", "8 MiB", "--recursive"] {
+            assert!(refusal.message.contains(word), "{refusal}");
+        }
+        let (tree, roots) = list(&sources[1..], Options::default(), true);
+        assert_eq!((tree.entries.len(), roots.len()), (1, 1));
+    }
 }
