@@ -97,6 +97,8 @@ fn failure(error: &ProxyError) -> Failure {
         ProxyError::Reach(_) => Failure::host(text).help(
             "check that the server's side runs and that UDP reaches it: `vmcc paths HOST:PORT`; where UDP is blocked --carrier auto uses TCP; who is not trusted is trusted with `vmcc keys --trust FINGERPRINT`",
         ),
+        ProxyError::NotAccepted(..) => Failure::host(text)
+            .help("run `vmcc keys` here, and trust what it prints at the server: `vmcc keys --trust FINGERPRINT`; then start the server's side again"),
         ProxyError::Keys(error) => keys::failure(error),
         _ => Failure::host(text),
     }

@@ -15,7 +15,7 @@ use vmcc_cc::{MAX_PATHS, Params};
 use vmcc_system::diag::Subflow;
 
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
-    let left_out = |count| {
+    let left_out = |count: usize| {
         ui.note(&format!(
             "{count} programs or folders of programs are left out: they do not answer, or their user has more than are looked at"
         ));

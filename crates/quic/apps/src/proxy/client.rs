@@ -134,7 +134,7 @@ pub fn client(job: &ClientJob, tell: EventHandler, stop: &AtomicBool) -> Result<
         let link = Link::new(job, relays.ok_or(ProxyError::Interrupted)??, tell.clone())?;
         let link = Arc::new(link);
         let _exporters = start_exporters(&link.client.registry, job.metrics, &tell)?;
-        run_until(stop_requested(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
+        run_until(stop_requested(stop), link.accepted()).await.ok_or(ProxyError::Interrupted)??;
         let context = ClientContext {
             link: link.clone(),
             slots: Slots::new(MAX_PROGRAMS, IDLE_TIMEOUT),

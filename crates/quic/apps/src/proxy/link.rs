@@ -10,11 +10,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use vmcc_udp::{FailedAttempt, Relay, Target};
 
 /// Pause after a failed attempt, or every connection of a browser would cause one.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+
+/// Interval at which it is checked that the server has accepted a connection.
+const CONFIRM_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(super) type EventHandler = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -82,6 +85,18 @@ impl Link {
         }
     }
 
+    /// Makes the first connection, and waits until the server has accepted it.
+    pub(super) async fn accepted(&self) -> Result<(), ProxyError> {
+        let connection = self.connection().await?;
+        while !connection.is_confirmed() {
+            if let Some(end) = connection.end() {
+                return Err(ProxyError::NotAccepted(self.server.clone(), end.reason));
+            }
+            sleep(CONFIRM_POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+
     async fn reach(&self) -> Result<(Connection, Keeper), ProxyError> {
         let via = match &self.http_proxy {
             Some(proxy) => Some(Via { addresses: proxy.resolve().await?, target: self.server.to_string() }),
@@ -134,10 +149,44 @@ mod tests {
     use crate::run::block_on;
     use crate::trust;
     use std::collections::BTreeSet;
+    use std::net::SocketAddr;
     use std::sync::Mutex as Told;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use vmcc_transport::{Config, Retry, Server};
     use vmcc_udp::Endpoint;
+
+    fn job(at: SocketAddr, server: &Identity, client: Identity) -> ClientJob {
+        ClientJob {
+            server: at.to_string().parse().unwrap(),
+            peers: BTreeSet::from([server.fingerprint()]),
+            identity: client,
+            locals: Vec::new(),
+            relays: Vec::new(),
+            most: 5,
+            socks: None,
+            forwards: Vec::new(),
+            carrier: Carrier::Udp,
+            http_proxy: None,
+            qlog: None,
+            metrics: None,
+        }
+    }
+
+    #[test]
+    fn server_that_does_not_trust_this_side_ends_the_client() {
+        let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let tls = trust::server(&server, Trust::Only(BTreeSet::from([server.fingerprint()])), ALPN).unwrap();
+        block_on(async {
+            let config = Arc::new(config(None, MAX_STREAMS));
+            let far = Endpoint::new(Some(Server { tls, config, retry: Retry::Above(8), max_connections: 8 }));
+            let far = far.unwrap();
+            let at = far.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let link = Link::new(&job(at, &server, client), Vec::new(), Arc::new(|_| {})).unwrap();
+            let error = link.accepted().await.unwrap_err();
+            assert!(matches!(error, ProxyError::NotAccepted(..) | ProxyError::Reach(_)), "{error}");
+        })
+        .unwrap();
+    }
 
     #[test]
     fn single_path_server_is_used_and_reported() {
@@ -157,18 +206,8 @@ mod tests {
             let far = far.unwrap();
             let at = far.bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let job = ClientJob {
-                server: at.to_string().parse().unwrap(),
-                peers: BTreeSet::from([server.fingerprint()]),
-                identity: client,
                 locals: ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).to_vec(),
-                relays: Vec::new(),
-                most: 5,
-                socks: None,
-                forwards: Vec::new(),
-                carrier: Carrier::Udp,
-                http_proxy: None,
-                qlog: None,
-                metrics: None,
+                ..job(at, &server, client)
             };
             let link =
                 Link::new(&job, Vec::new(), Arc::new(move |one| news.lock().unwrap().push(one))).unwrap();

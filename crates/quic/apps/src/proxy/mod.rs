@@ -85,6 +85,9 @@ pub enum ProxyError {
     /// It was not reached a moment ago.
     #[error("{0}: not reached just now")]
     NotNow(EndpointAddr),
+    /// The server ended the first connection before it had accepted this side's certificate.
+    #[error("{0}: the server refused this side: {1}")]
+    NotAccepted(EndpointAddr, String),
     /// The server cannot be reached.
     #[error(transparent)]
     Reach(#[from] ConnectError),

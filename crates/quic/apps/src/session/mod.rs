@@ -154,6 +154,9 @@ pub(crate) trait Session: Send + Sync {
     /// True if more than one path is possible.
     fn is_multipath(&self) -> bool;
 
+    /// True once the peer has accepted this side's certificate: with TLS 1.3 a server judges it after its client is done.
+    fn is_confirmed(&self) -> bool;
+
     /// Number that changes whenever something comes from the peer.
     fn heard(&self) -> u64;
 }

@@ -70,6 +70,10 @@ impl Session for Connection {
         Connection::is_multipath(self)
     }
 
+    fn is_confirmed(&self) -> bool {
+        Connection::is_confirmed(self)
+    }
+
     fn heard(&self) -> u64 {
         self.stats().datagrams_in
     }

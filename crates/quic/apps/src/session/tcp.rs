@@ -72,6 +72,11 @@ impl Session for Connection {
         true
     }
 
+    /// The server's greeting follows its check.
+    fn is_confirmed(&self) -> bool {
+        true
+    }
+
     fn heard(&self) -> u64 {
         self.carriers().iter().map(|carrier| carrier.bytes_in).sum()
     }
