@@ -573,6 +573,7 @@ fn strangers_and_open_doors_are_refused() {
         assert!(side.lines.read_line(&mut said).unwrap() > 0, "{said}");
     }
     assert!(said.contains(&users.fingerprint("stranger")), "{said}");
+    assert_eq!(side.child.wait().unwrap().code(), Some(3));
 
     let nobody = users.keys("nobody");
     fails(&["proxy", "--listen", "0.0.0.0:0", "--keys", &nobody], 2, &["nobody is authenticated", "--trust"]);

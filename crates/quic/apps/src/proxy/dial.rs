@@ -12,30 +12,11 @@ use tokio::time::{sleep, timeout};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time between the beginnings of two attempts (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses of a name that are tried.
-const MAX_ADDRESSES: usize = 32;
 
 /// Connects to a host: to the first of its addresses that answers.
 pub(super) async fn dial(host: &str, port: u16, lookups: &Lookups) -> io::Result<TcpStream> {
     let connect = async { race(lookups.addresses(host, port).await?).await };
     timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// Addresses of alternating families, the first one's first (RFC 8305 section 4).
-pub(super) fn alternate(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    let first_is_v6 = all.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.is_ipv6() == first_is_v6);
-    let (mut first, mut second) = (first.into_iter(), second.into_iter());
-    let mut ordered = Vec::new();
-    loop {
-        let before = ordered.len();
-        ordered.extend(first.next());
-        ordered.extend(second.next());
-        if ordered.len() == before || ordered.len() >= MAX_ADDRESSES {
-            ordered.truncate(MAX_ADDRESSES);
-            return ordered;
-        }
-    }
 }
 
 /// The first connection that comes about. Another attempt begins a quarter of a second after the last one, or when one has failed.
@@ -77,19 +58,6 @@ mod tests {
     use crate::run::block_on;
     use tokio::net::TcpListener;
     use tokio::time::Instant;
-
-    fn all(texts: &[&str]) -> Vec<SocketAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
-
-    #[test]
-    fn families_alternate_from_the_first_address() {
-        let given = all(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
-        let wanted = all(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]);
-        assert_eq!(alternate(given), wanted);
-        assert!(alternate(Vec::new()).is_empty());
-        assert_eq!(alternate(vec!["1.1.1.1:1".parse().unwrap(); 1000]).len(), MAX_ADDRESSES);
-    }
 
     /// A listener whose queue is full swallows SYNs, as a dead address does.
     #[test]

@@ -1,6 +1,5 @@
 //! Look-ups of names, of which each client has a limited number at a time: a resolver that does not answer keeps a thread for long.
 
-use super::dial::alternate;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,6 +11,8 @@ use tokio::time::Instant;
 
 /// Look-ups of a client at a time; the system's threads for them are eight times as many.
 const MAX_CLIENT_LOOKUPS: usize = 64;
+/// Addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 32;
 /// Names that one association looks up at a time, and datagrams that wait for each.
 const MAX_ASSOCIATION_LOOKUPS: usize = 4;
 const MAX_WAITING: usize = 16;
@@ -45,6 +46,23 @@ impl Lookups {
         // To a program, a name without an address is a host that cannot be reached.
         let found: io::Result<Vec<_>> = spawn_blocking(look_up).await.map_err(io::Error::other)?;
         found.map(alternate).map_err(|_| io::ErrorKind::HostUnreachable.into())
+    }
+}
+
+/// Addresses of alternating families, the first one's first (RFC 8305 section 4).
+fn alternate(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = all.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.is_ipv6() == first_is_v6);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut ordered = Vec::new();
+    loop {
+        let before = ordered.len();
+        ordered.extend(first.next());
+        ordered.extend(second.next());
+        if ordered.len() == before || ordered.len() >= MAX_ADDRESSES {
+            ordered.truncate(MAX_ADDRESSES);
+            return ordered;
+        }
     }
 }
 
@@ -105,6 +123,19 @@ mod tests {
     use super::*;
     use crate::run::block_on;
     use tokio::time::timeout;
+
+    fn all(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn families_alternate_from_the_first_address() {
+        let given = all(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
+        let wanted = all(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]);
+        assert_eq!(alternate(given), wanted);
+        assert!(alternate(Vec::new()).is_empty());
+        assert_eq!(alternate(vec!["1.1.1.1:1".parse().unwrap(); 1000]).len(), MAX_ADDRESSES);
+    }
 
     #[test]
     fn hanging_lookups_delay_no_addresses_and_stay_bounded() {
