@@ -174,7 +174,7 @@ fn socks_to(proxy: SocketAddr, command: u8, name: &str, port: u16) -> (TcpStream
 
 /// Checks the client's live status and its Prometheus metrics: `twice` bytes were sent and came back two times.
 fn is_seen(client: &Side, metrics: SocketAddr, twice: u64) {
-    let programs = vmcc_apps::status::programs();
+    let programs = vmcc_apps::status::programs().0;
     let own = programs.iter().find(|program| program.pid == client.child.id()).unwrap();
     let paths = &own.connections[0].paths;
     let of = |path: &vmcc_apps::status::Path| [path.acked_bytes, path.received_bytes];
@@ -265,7 +265,7 @@ fn programs_are_carried_over_two_paths() {
     assert_eq!(back, b"again");
     let pid = client.child.id();
     assert_eq!(client.end(), Some(130));
-    assert!(vmcc_apps::status::programs().iter().all(|program| program.pid != pid));
+    assert!(vmcc_apps::status::programs().0.iter().all(|program| program.pid != pid));
 }
 
 /// A page that is whole once its script has fetched everything, and what it fetches: 20 pieces of 60 kB.
@@ -315,7 +315,7 @@ fn an_unmodified_browser_goes_through_it() {
     let output = common::browse(browser.arg(format!("http://localhost:{}/", web().port())));
     let page = String::from_utf8_lossy(&output.stdout);
     assert!(page.contains("<p id=\"got\">true</p>"), "{page}{}", String::from_utf8_lossy(&output.stderr));
-    let programs = vmcc_apps::status::programs();
+    let programs = vmcc_apps::status::programs().0;
     let own = programs.iter().find(|program| program.pid == client.child.id()).unwrap();
     let received: u64 = own.connections[0].paths.iter().map(|path| path.received_bytes).sum();
     assert!(received > 1_200_000, "all came by it: {own:?}");
