@@ -1,6 +1,6 @@
 //! Stubs of the commands that need the kernel engine, for builds without it.
 
-use crate::args::{BenchOptions, MarkOptions, TopOptions, UnmarkOptions, UpOptions};
+use crate::args::{BenchOptions, TopOptions, UnmarkOptions, UpOptions};
 use crate::failure::{Exit, Failure, without_kernel};
 use crate::ui::Ui;
 use std::path::Path;
