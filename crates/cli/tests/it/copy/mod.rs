@@ -98,6 +98,17 @@ fn what_was_interrupted_goes_on() {
 }
 
 #[test]
+fn forced_copy_over_a_file_of_the_same_size_resumes() {
+    let world = World::new();
+    let (source, data) = world.write("data", 4 << 20);
+    fs::write(world.path("far/copy"), vec![7; data.len()]).unwrap();
+    fs::write(world.path("far/.copy.vmcc-part"), &data[..1 << 20]).unwrap();
+    let (code, document) = world.cp(&["--force", text(&source), &world.far("copy")]);
+    assert_eq!((code, &document["found_bytes"]), (0, &(1 << 20).into()), "{document}");
+    assert!(fs::read(world.path("far/copy")).unwrap() == data);
+}
+
+#[test]
 fn what_cannot_be_copied_is_said() {
     let world = World::new();
     let (source, _) = world.write("data", 10);
