@@ -210,7 +210,8 @@ mod tests {
     fn set_columns_need_no_quotes_and_are_distinct() {
         let keys = ["traffic.a-b.cc", "traffic.a_b.cc", "Traffic.a.b.cc", "\u{fc}", "-"];
         let set = Settings::from_iter(keys.map(|key| (key.to_owned(), json!(1))));
-        let columns = SetColumns::of(&[set.clone()]).of_run(RunKey { case: 0, run: 0, seed: 0, set: &set });
+        let columns =
+            SetColumns::of(std::slice::from_ref(&set)).of_run(RunKey { case: 0, run: 0, seed: 0, set: &set });
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         let plain = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         assert!(names.iter().all(plain), "{names:?}");
