@@ -21,9 +21,10 @@ vmcc=$target/debug/vmcc
 all_stages=(rust-format c-format shell prose site portable clippy root guests agents libraries kernel timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
-# Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
-# compute, in lanes: what needs no guest, and guests whose verdicts depend on no clock.
-leaves_room=(root guests demo)
+# Guests mostly wait for their timers. Meanwhile, at idle priority, run stages that only compute, in lanes: what needs no
+# guest, and guests whose verdicts depend on no clock. Root tests judge what this machine carries, links in user space
+# included, and idle priority takes from them what two virtual processors share: they have the machine for themselves.
+leaves_room=(guests demo)
 computing=(libraries kernel release)
 patient=(timeless more-guests)
 more_patient=(matrix)
@@ -423,7 +424,7 @@ judge() { # judge STAGE
 
 # What is not in the foreground, if there is anything to be beside.
 aside=()
-if is_one_of root "${stages[@]}" || is_one_of guests "${stages[@]}"; then
+if is_one_of guests "${stages[@]}"; then
 	aside=("${computing[@]}" "${patient[@]}" "${more_patient[@]}")
 fi
 ! is_one_of guests "${stages[@]}" || aside+=("${with_guests[@]}")
