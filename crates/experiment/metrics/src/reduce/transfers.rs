@@ -4,6 +4,7 @@ use super::{Figure, Scope};
 use crate::Dist;
 use crate::observed::{Connection, Job, Response};
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 
 pub(crate) fn established(scope: &Scope<'_>) -> Option<Figure> {
     let count = scope.connections.iter().filter(|connection| connection.established).count();
@@ -42,18 +43,19 @@ pub(crate) fn requests_per_s(scope: &Scope<'_>) -> Option<Figure> {
     let seen = scope.seen;
     let counted = scope.answers().filter(|answers| answers.secs > 0.0);
     let mut rates: Vec<f64> = counted.map(|answers| answers.answered as f64 / answers.secs).collect();
-    let mut answered = vec![0_u32; seen.entries.len()];
-    for response in scope.responses {
-        let inside = response.answered.is_some_and(|at| seen.in_window(at));
-        answered[seen.connections[response.connection].entry] += u32::from(inside);
+    let asking = scope.connections.iter().filter(|one| matches!(one.job, Job::Requests));
+    let mut answered: BTreeMap<usize, u32> = asking.map(|one| (one.entry, 0)).collect();
+    for counted in scope.answers() {
+        answered.remove(&counted.entry);
     }
-    let asks = |entry: &usize| {
-        scope.connections.iter().any(|one| one.entry == *entry && matches!(one.job, Job::Requests))
-            && scope.answers().all(|answers| answers.entry != *entry)
-    };
-    for entry in (0..seen.entries.len()).filter(asks) {
+    for response in scope.responses {
+        if let Some(count) = answered.get_mut(&seen.connections[response.connection].entry) {
+            *count += u32::from(response.answered.is_some_and(|at| seen.in_window(at)));
+        }
+    }
+    for (entry, count) in answered {
         let secs = seen.active_secs(entry);
-        rates.extend((secs > 0.0).then(|| f64::from(answered[entry]) / secs));
+        rates.extend((secs > 0.0).then(|| f64::from(count) / secs));
     }
     (!rates.is_empty()).then(|| Figure::Number(rates.iter().sum()))
 }
