@@ -248,6 +248,7 @@ fn root_curl_gets_the_sum_of_two_paths_over_tcp() {
 }
 
 #[test]
+#[ignore = "needs openssh-server: scripts/setup.sh apps"]
 fn root_rsync_over_ssh_survives_a_cut_path() {
     let net = Net::new();
     net.udp("A");
