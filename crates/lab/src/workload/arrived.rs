@@ -1,17 +1,17 @@
 //! Files that arrived at a server's private mount, compared with what was sent.
 
 use super::private_mount::mounted_path;
-use super::{Connection, End, ReportError};
+use super::{Connection, End, Report, ReportError};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Checks that as many files arrived whole as transfers ended well: more may have arrived, whose answers were late. Files are numbered
-/// from 1.
+/// Report of transfers to the server, if as many files arrived whole as ended well: more may have arrived, whose answers were late. Files
+/// are numbered from 1.
 ///
 /// # Errors
 /// If one differs from what was sent. Both are kept, and the error names the folder.
-pub(super) fn check_arrived(server: &End, connections: &[Connection]) -> Result<(), ReportError> {
+pub(super) fn report_arrived(server: &End, connections: Vec<Connection>) -> Result<Report, ReportError> {
     let server = server.program().ok_or(ReportError::NoServer)?;
     let completed = connections.iter().filter(|connection| connection.took_s.is_some()).count();
     let (sent, some_cut) = (mounted_path(server, "data"), completed < connections.len());
@@ -23,7 +23,7 @@ pub(super) fn check_arrived(server: &End, connections: &[Connection]) -> Result<
     if whole < completed {
         return Err(ReportError::Transfer(format!("{completed} ended well, {whole} files arrived whole")));
     }
-    Ok(())
+    Ok(Report { connections, ..Report::default() })
 }
 
 /// False if the file is not there, or is shorter and some transfer was cut off.

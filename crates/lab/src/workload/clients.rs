@@ -2,6 +2,7 @@
 
 use super::in_process::exit_with;
 use super::{Connection, ReportError};
+use crate::Netns;
 use crate::process::{Ended, Program, SpawnContext};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,13 +19,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Programs of a flow, started by a thread of the lab.
 pub(super) struct Clients {
-    pub(super) begun: Instant,
-    pub(super) lasts: Duration,
+    begun: Instant,
+    lasts: Duration,
     /// Server whose connection names a program's port, if one connection is all that a program has.
-    pub(super) server: Option<(Ipv4Addr, u16)>,
-    pub(super) place: SpawnContext,
+    server: Option<(Ipv4Addr, u16)>,
+    place: SpawnContext,
     /// Package of the programs.
-    pub(super) remedy: &'static str,
+    remedy: &'static str,
 }
 
 /// One program.
@@ -38,6 +39,16 @@ pub(super) struct Client {
 }
 
 impl Clients {
+    /// Clients in `at` for `lasts` from now on.
+    pub(super) fn new(at: &Netns, lasts: Duration, remedy: &'static str) -> Self {
+        Self { begun: Instant::now(), lasts, server: None, place: SpawnContext::of(at), remedy }
+    }
+
+    /// The same, of programs that have one connection each, all to `server`.
+    pub(super) fn with_server(self, server: (Ipv4Addr, u16)) -> Self {
+        Self { server: Some(server), ..self }
+    }
+
     /// Runs the programs of `commands`. `judge` says whether the end of one was good.
     ///
     /// # Errors
@@ -99,6 +110,16 @@ impl Clients {
             client.took = Some(took);
         }
         Ok(())
+    }
+}
+
+/// Judge of programs whose exit code tells how they ended; `program` is named in the error.
+pub(super) fn by_exit_code(program: &'static str) -> impl Fn(usize, &Ended) -> io::Result<()> {
+    move |_, ended| {
+        if ended.status.success() {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{program}: {} [{}]", ended.stderr, ended.status)))
     }
 }
 

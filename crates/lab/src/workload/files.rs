@@ -2,8 +2,9 @@
 //!
 //! Both ends are where the server is alone to see (see `private_mount`).
 
-use super::arrived::check_arrived;
-use super::private_mount::{SETTINGS, mounted_command, mounted_path};
+use super::arrived::report_arrived;
+use super::nginx;
+use super::private_mount::mounted_path;
 use super::{
     Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
@@ -18,7 +19,6 @@ use std::time::Duration;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_CURL: &str = "apt-get install -y curl";
-const INSTALL_NGINX: &str = "apt-get install -y nginx-light";
 /// curl's words for a transfer that its time limit ended.
 const TIMED_OUT: &str = "28";
 
@@ -33,15 +33,12 @@ pub(super) struct Files<'a> {
 impl Workload for Files<'_> {
     fn check(&self) -> Result<(), Error> {
         check_installed(&self.programs.curl, INSTALL_CURL)?;
-        check_installed(&self.programs.nginx, INSTALL_NGINX)?;
+        check_installed(&self.programs.nginx, nginx::INSTALL)?;
         check_wrapper(self.flow, self.programs)
     }
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
-        let mut words = mounted_command(&settings(port), self.size.get(), &wrapper(self.flow, self.programs));
-        words
-            .extend([&*self.programs.nginx, "-p", "/run", "-e", "stderr", "-c", SETTINGS].map(str::to_owned));
-        let server = Program::start(at, record, &words, INSTALL_NGINX)?;
+        let server = nginx::start((self.flow, self.programs), at, record, &settings(port), self.size.get())?;
         // A gigabyte of random numbers takes its time.
         await_listening(server, (at, port), 6 * START_TIMEOUT, |ended| ended.stderr).map(End::Program)
     }
@@ -97,8 +94,7 @@ impl Workload for Files<'_> {
             let count = connections.len();
             return Err(ReportError::Transfer(format!("{count} of {} were begun", self.flow.connections)));
         }
-        check_arrived(server, &connections)?;
-        Ok(Report { connections, ..Report::default() })
+        report_arrived(server, connections)
     }
 }
 
@@ -118,15 +114,9 @@ impl Files<'_> {
     }
 }
 
-/// One process, which stays in the foreground and keeps everything below `/run`.
 fn settings(port: u16) -> String {
-    format!(
-        "daemon off; master_process off; user root; pid /run/pid; worker_rlimit_nofile 4096;\n\
-         events {{ worker_connections 2048; }}\n\
-         http {{\n  access_log off; client_max_body_size 0; client_body_timeout 3600s; client_body_temp_path /run/partial;\n  \
-         proxy_temp_path /run/t; fastcgi_temp_path /run/t; uwsgi_temp_path /run/t; scgi_temp_path /run/t;\n  \
-         server {{ listen 0.0.0.0:{port} backlog=2048; root /run/files; dav_methods PUT; }}\n}}\n"
-    )
+    let http = "client_max_body_size 0; client_body_timeout 3600s;";
+    nginx::settings(port, (4096, 2048), http, "root /run/files; dav_methods PUT;")
 }
 
 #[cfg(test)]

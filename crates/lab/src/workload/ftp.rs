@@ -3,22 +3,21 @@
 //! The flow's port is that of the data connection (passive mode); control has a port of its own, which is not measured. vsftpd is not used:
 //! it ends every session over MPTCP, whose sockets have no `SO_OOBINLINE` ("500 OOPS: setsockopt: oobinline").
 
-use super::arrived::check_arrived;
-use super::clients::{Clients, transfers};
+use super::arrived::report_arrived;
+use super::clients::{Clients, by_exit_code, transfers};
 use super::in_process::InProcess;
 use super::private_mount::{mounted_command, mounted_path};
 use super::{
     End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
     check_wrapper, wrapper,
 };
-use crate::process::{Ended, Program, SpawnContext, find};
+use crate::process::{Ended, Program, find};
 use crate::registry::Record;
 use crate::spec::Flow;
 use crate::{Error, Netns};
-use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_SERVER: &str = "apt-get install -y pure-ftpd";
@@ -81,16 +80,15 @@ impl Workload for Ftp<'_> {
         let script = script(data, (to, control_port(port)), self.rate);
         words.extend([&*self.programs.lftp, "--norc", "-c", &script]);
         let commands = vec![words.into_iter().map(str::to_owned).collect()];
-        let place = SpawnContext::of(at);
-        let clients = Clients { begun: Instant::now(), lasts, server: None, place, remedy: INSTALL_LFTP };
-        InProcess::spawn(at, "sender of a file", move |end| clients.transfer(&commands, end, judge))
-            .map(End::InProcess)
+        let clients = Clients::new(at, lasts, INSTALL_LFTP);
+        InProcess::spawn(at, "sender of a file", move |end| {
+            clients.transfer(&commands, end, by_exit_code("lftp"))
+        })
+        .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError> {
-        let connections = transfers(client, self.size)?;
-        check_arrived(server, &connections)?;
-        Ok(Report { connections, ..Report::default() })
+        report_arrived(server, transfers(client, self.size)?)
     }
 }
 
@@ -115,13 +113,6 @@ fn script(data: &Path, (to, control): (Ipv4Addr, u16), rate: Option<BitsPerSec>)
          open -u {USER},{USER} -p {control} ftp://{to}; put \"{}\" -o files/1",
         data.display()
     )
-}
-
-fn judge(_: usize, ended: &Ended) -> io::Result<()> {
-    if ended.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("lftp: {} [{}]", ended.stderr, ended.status)))
 }
 
 #[cfg(test)]

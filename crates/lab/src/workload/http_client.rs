@@ -135,9 +135,13 @@ fn left_until(until: Instant) -> Duration {
 }
 
 pub(super) fn connect(plan: &Plan, until: Instant) -> io::Result<Socket> {
-    let protocol = if plan.multipath { Protocol::MPTCP } else { Protocol::TCP };
+    connect_to(plan.to, plan.multipath, left_until(until))
+}
+
+pub(super) fn connect_to(to: SocketAddr, multipath: bool, timeout: Duration) -> io::Result<Socket> {
+    let protocol = if multipath { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
-    socket.connect_timeout(&plan.to.into(), left_until(until))?;
+    socket.connect_timeout(&to.into(), timeout)?;
     Ok(socket)
 }
 

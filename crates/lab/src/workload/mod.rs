@@ -13,6 +13,7 @@ mod http_client;
 mod in_process;
 mod iperf3;
 mod nfs;
+mod nginx;
 mod object_store;
 mod objects;
 mod persistent_client;

@@ -10,7 +10,7 @@ use super::{
     End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
     check_wrapper, wrapper,
 };
-use crate::process::{Ended, Program, SpawnContext, find};
+use crate::process::{Ended, Program, find};
 use crate::registry::Record;
 use crate::spec::Flow;
 use crate::{Error, Netns};
@@ -18,7 +18,7 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vmcc_units::Bytes;
 
 const INSTALL_GANESHA: &str = "apt-get install -y nfs-ganesha-vfs";
@@ -66,13 +66,7 @@ impl Workload for Chunks<'_> {
         let mut words = wrapper(self.flow, self.programs);
         words.extend([&*self.programs.nfs_cat, &url]);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        let clients = Clients {
-            begun: Instant::now(),
-            lasts,
-            server: Some((to, port)),
-            place: SpawnContext::of(at),
-            remedy: INSTALL_NFS_CAT,
-        };
+        let clients = Clients::new(at, lasts, INSTALL_NFS_CAT).with_server((to, port));
         let commands = vec![words; self.flow.connections as usize];
         let judge = move |_, ended: &Ended| judge(ended, &wanted);
         InProcess::spawn(at, "readers of files", move |end| clients.transfer(&commands, end, judge))

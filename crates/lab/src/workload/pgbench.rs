@@ -7,7 +7,7 @@ use super::private_mount::{mounted_command, mounted_path};
 use super::{
     End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_wrapper, wrapper,
 };
-use crate::process::{Ended, Program, SpawnContext, find};
+use crate::process::{Ended, Program, find};
 use crate::registry::Record;
 use crate::spec::Flow;
 use crate::{Error, Netns};
@@ -90,8 +90,7 @@ impl Workload for Pgbench<'_> {
         let commands = vec![words.into_iter().map(str::to_owned).collect()];
         // It ends by itself, unless a transaction never does.
         let lasts = lasts + END_TIMEOUT;
-        let place = SpawnContext::of(at);
-        let clients = Clients { begun: Instant::now(), lasts, server: None, place, remedy: INSTALL };
+        let clients = Clients::new(at, lasts, INSTALL);
         InProcess::spawn(at, "pgbench", move |end| {
             let mut text = String::new();
             let run = clients.run(&commands, end, &mut Vec::new(), |_, ended| {

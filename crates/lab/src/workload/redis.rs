@@ -2,22 +2,22 @@
 
 use super::answers::Answers;
 use super::clients::Clients;
-use super::http_client::is_late;
+use super::http_client::{connect_to, is_late};
 use super::in_process::{InProcess, exit_with};
 use super::{
     End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
     check_wrapper, wrapper,
 };
-use crate::process::{Ended, Program, SpawnContext};
+use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::rng::Rng;
 use crate::spec::{Flow, Requests, Transport};
 use crate::{Error, Netns};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vmcc_units::Bytes;
 
 const INSTALL_SERVER: &str = "apt-get install -y redis-server";
@@ -77,8 +77,7 @@ impl Workload for Redis<'_> {
         let only_read = parts.iter().all(|(test, ..)| *test == "get");
         let multipath = matches!(self.flow.transport, Transport::Mptcp { .. });
         let value = value(self.requests.size);
-        let place = SpawnContext::of(at);
-        let clients = Clients { begun: Instant::now(), lasts, server: None, place, remedy: INSTALL_TOOLS };
+        let clients = Clients::new(at, lasts, INSTALL_TOOLS);
         InProcess::spawn(at, "redis-benchmark", move |end| {
             let (mut text, mut started) = (String::new(), Vec::new());
             let run = clients.run(&commands, end, &mut started, |number, ended| {
@@ -172,10 +171,8 @@ struct Session(BufReader<Socket>);
 
 impl Session {
     fn open(to: (Ipv4Addr, u16), multipath: bool) -> io::Result<Self> {
-        let protocol = if multipath { Protocol::MPTCP } else { Protocol::TCP };
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
+        let socket = connect_to(to.into(), multipath, VERIFY_TIMEOUT)?;
         socket.set_read_timeout(Some(VERIFY_TIMEOUT))?;
-        socket.connect_timeout(&SocketAddr::from(to).into(), VERIFY_TIMEOUT)?;
         Ok(Self(BufReader::new(socket)))
     }
 

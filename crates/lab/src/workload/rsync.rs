@@ -1,21 +1,20 @@
 //! Files by `rsync`, one on each connection: to its daemon, or over `ssh`. The duration is that of the program.
 
-use super::arrived::check_arrived;
-use super::clients::{Clients, transfers};
+use super::arrived::report_arrived;
+use super::clients::{Clients, by_exit_code, transfers};
 use super::in_process::InProcess;
 use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
     End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
     check_wrapper, wrapper,
 };
-use crate::process::{Ended, Program, SpawnContext};
+use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::spec::Flow;
 use crate::{Error, Netns};
-use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_RSYNC: &str = "apt-get install -y rsync";
@@ -84,16 +83,15 @@ impl Workload for Rsync<'_> {
         let data = data.ok_or_else(|| Error::spec("traffic", "there is no file to be sent"))?;
         let commands: Vec<Vec<String>> =
             (1..=self.flow.connections).map(|number| self.command(data, to, number)).collect();
-        let place = SpawnContext::of(at);
-        let clients = Clients { begun: Instant::now(), lasts, server: None, place, remedy: INSTALL_RSYNC };
-        InProcess::spawn(at, "senders of files", move |end| clients.transfer(&commands, end, judge))
-            .map(End::InProcess)
+        let clients = Clients::new(at, lasts, INSTALL_RSYNC);
+        InProcess::spawn(at, "senders of files", move |end| {
+            clients.transfer(&commands, end, by_exit_code("rsync"))
+        })
+        .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError> {
-        let connections = transfers(client, self.size)?;
-        check_arrived(server, &connections)?;
-        Ok(Report { connections, ..Report::default() })
+        report_arrived(server, transfers(client, self.size)?)
     }
 }
 
@@ -124,13 +122,6 @@ fn ssh(program: &str, port: u16, key: &Path) -> String {
          -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
         key.display()
     )
-}
-
-fn judge(_: usize, ended: &Ended) -> io::Result<()> {
-    if ended.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("rsync: {} [{}]", ended.stderr, ended.status)))
 }
 
 fn daemon_settings(port: u16) -> String {

@@ -2,7 +2,8 @@
 //! while it waited (coordinated omission).
 
 use super::answers::Answers;
-use super::private_mount::{SETTINGS, mounted_command, mounted_path};
+use super::nginx;
+use super::private_mount::mounted_path;
 use super::{
     End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
     check_wrapper, wrapper,
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const INSTALL_WRK: &str = "apt-get install -y wrk";
-const INSTALL_NGINX: &str = "apt-get install -y nginx-light";
 /// Prints what wrk has counted, then each latency in microseconds with its count.
 const SCRIPT: &str = "done = function(summary, latency)\n  local e = summary.errors\n  \
     local late = e.connect + e.read + e.write + e.timeout\n  \
@@ -32,7 +32,7 @@ pub(super) struct Wrk<'a> {
 
 impl Workload for Wrk<'_> {
     fn check(&self) -> Result<(), Error> {
-        check_installed(&self.programs.nginx, INSTALL_NGINX)?;
+        check_installed(&self.programs.nginx, nginx::INSTALL)?;
         check_installed(&self.programs.wrk, INSTALL_WRK)?;
         check_wrapper(self.flow, self.programs)
     }
@@ -43,10 +43,7 @@ impl Workload for Wrk<'_> {
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
         let size = self.requests.size.get();
-        let mut words = mounted_command(&settings(port), size, &wrapper(self.flow, self.programs));
-        words
-            .extend([&*self.programs.nginx, "-p", "/run", "-e", "stderr", "-c", SETTINGS].map(str::to_owned));
-        let server = Program::start(at, record, &words, INSTALL_NGINX)?;
+        let server = nginx::start((self.flow, self.programs), at, record, &settings(port), size)?;
         let server = await_listening(server, (at, port), START_TIMEOUT, |ended| ended.stderr)?;
         std::fs::write(mounted_path(&server, "script"), SCRIPT)
             .map_err(|e| Error::file("the script of wrk", e))?;
@@ -85,13 +82,8 @@ impl Workload for Wrk<'_> {
 
 /// One process, which stays in the foreground and keeps its page in memory.
 fn settings(port: u16) -> String {
-    format!(
-        "daemon off; master_process off; user root; pid /run/pid; worker_rlimit_nofile 16384;\n\
-         events {{ worker_connections 16384; }}\n\
-         http {{\n  access_log off; keepalive_requests 1000000000; client_body_temp_path /run/partial;\n  \
-         proxy_temp_path /run/t; fastcgi_temp_path /run/t; uwsgi_temp_path /run/t; scgi_temp_path /run/t;\n  \
-         server {{ listen 0.0.0.0:{port} backlog=2048; root /run; location = /data {{ }} location / {{ return 404; }} }}\n}}\n"
-    )
+    let server = "root /run; location = /data { } location / { return 404; }";
+    nginx::settings(port, (16_384, 16_384), "keepalive_requests 1000000000;", server)
 }
 
 /// Reads the script's lines: the answers, and the payload that came.

@@ -73,8 +73,11 @@ impl Registry {
 
     /// QUIC connections, at most `max`, and how many there are.
     pub(super) fn quic(&self, max: usize) -> (Vec<Connection>, usize) {
+        self.quic_with(max, devices())
+    }
+
+    fn quic_with(&self, max: usize, mut devices: HashMap<IpAddr, String>) -> (Vec<Connection>, usize) {
         let (reports, count) = self.endpoint.reports(max);
-        let mut devices = devices();
         // Paths by relays begin at the relay's address, and leave by an interface here.
         let locals = reports.iter().flat_map(|report| &report.paths).map(|path| path.route.local);
         for local in locals.collect::<Vec<_>>() {
@@ -86,8 +89,8 @@ impl Registry {
 
     /// All connections, at most `max`, and how many there are.
     pub(super) fn connections(&self, max: usize) -> (Vec<Connection>, usize) {
-        let (mut all, quic) = self.quic(max);
         let devices = devices();
+        let (mut all, quic) = self.quic_with(max, devices.clone());
         let reports = |(number, session): &(u64, WeakConnection)| Some((*number, session.reports()?));
         let sessions: Vec<_> = self.tcp().sessions.iter().filter_map(reports).collect();
         let count = quic + sessions.len();
