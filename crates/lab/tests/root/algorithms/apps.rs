@@ -76,7 +76,7 @@ fn root_a_file_by_rsync_survives_a_failed_path() {
 #[test]
 fn root_redis_answers_a_mix_of_reads_and_writes_on_kept_connections() {
     let _alone = alone();
-    let spec = app(requests(RequestProgram::Redis, 200_000, 240, 0.75, 6), 8, 6);
+    let spec = app(requests(RequestProgram::Redis, 200_000, 240, 0.625, 5), 8, 6);
     let output = run_with(&spec, programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (240.0, 0.0));
     let (median, tail, rate) =
