@@ -154,13 +154,21 @@ features_of() { # features_of SELECTION...: each package that the tests are buil
 unprivileged=()
 [ "$(id -u)" != 0 ] || unprivileged=(setpriv "--bounding-set=-all,+setfcap" --inh-caps=-all --no-new-privs)
 
-# Not again what `portable` has run and has no kernel code.
+# What `portable` and `libraries` do not run: crates that are no default members, and what is another with kernel code.
 stage_kernel() {
-	build_tests &&
-		grep -E '/crates/(cli|lab|linux/[a-z]+)[[:space:]]' "$logs/tests" |
+	build_tests && portable_folders >"$logs/portable-folders" &&
+		awk -F '\t' 'NR == FNR { portable[$1]; next } !($1 in portable)' "$logs/portable-folders" "$logs/tests" |
 		grep -vE '[[:space:]](it::(parquet|report|interrupt|copy|proxy)::|([^[:space:]]*::)?(root|guest|timeless|on_linux)_)[^[:space:]]*$' \
 			>"$logs/list-kernel" &&
 		threads=2 run_together "$logs/list-kernel"
+}
+
+portable_folders() { # of the default members that are the same with kernel code
+	cargo metadata --locked --no-deps --format-version 1 | python3 -c '
+import json, os, sys
+metadata = json.load(sys.stdin)
+folders = {one["id"]: os.path.dirname(one["manifest_path"]) for one in metadata["packages"]}
+print(*(folders[one] for one in metadata["workspace_default_members"] if not folders[one].endswith(("/cli", "/linux/port"))), sep="\n")'
 }
 
 # What some tests start: `cargo test` leaves out examples where targets are named, or builds them as tests.

@@ -1,10 +1,6 @@
 //! Sessions over two shaped paths between network namespaces: aggregation, silent cuts, resets. Needs root.
 
-#[path = "it/pair.rs"]
-#[allow(dead_code, reason = "the loopback tests use the rest")]
-mod pair;
-
-use pair::{BOUND, security, wait_carriers};
+use crate::pair::{BOUND, security, wait_carriers};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
