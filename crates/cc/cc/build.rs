@@ -47,6 +47,7 @@ fn limits(header: &Path) -> String {
         line[2].parse().expect("a plain number")
     };
     let limits = [
+        ("INTERFACE_VERSION", "CC_INTERFACE_VERSION", "Version of the interface of `cc.h`"),
         ("MAX_PATHS", "CC_MAX_PATHS", "Paths a connection can have"),
         ("MAX_PARAMS", "CC_MAX_PARAMS", "Parameters an algorithm can have"),
         ("SHARING_PATHS", "CC_SHARING_PATHS", "Paths, by slot, that detection compares with each other"),

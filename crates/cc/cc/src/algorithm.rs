@@ -1,9 +1,11 @@
-//! The registry as Rust sees it.
+//! The registry as Rust sees it, and algorithms that join it at run time.
 
 use crate::MAX_PARAMS;
 use crate::abi::{Decision, Event, Group, Host, Path, Sharing};
+use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
+use std::sync::{PoisonError, RwLock};
 
 pub(crate) type Hook =
     unsafe extern "C" fn(*const Event, *mut Path, *const Group, *const [u64; MAX_PARAMS], *mut Decision);
@@ -27,12 +29,21 @@ pub(crate) struct Ops {
 pub(crate) struct Entry {
     ops: *const Ops,
     info: AlgorithmInfo,
+    /// Hash of the compiled code of an algorithm that is not in the registry.
+    build: Option<u64>,
 }
 
 // SAFETY: `ops` points to a constant table of the C objects, which nothing ever writes.
 unsafe impl Sync for Entry {}
 
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
+
+/// Algorithms that [`Algorithm::register`] added. They stay for the rest of the process, as the registry's do.
+static EXTERNAL: RwLock<Vec<&'static Entry>> = RwLock::new(Vec::new());
+
+fn external() -> Vec<&'static Entry> {
+    EXTERNAL.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 /// Registry entry of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,7 +95,43 @@ pub struct ParamInfo {
     pub doc: &'static str,
 }
 
+impl AlgorithmInfo {
+    /// An entry that was read at run time. Its texts stay for the rest of the process.
+    fn leaked(entry: &vmcc_registry::Algorithm) -> Self {
+        Self {
+            name: leak(&entry.name),
+            kernel_name: leak(&entry.kernel_name),
+            title: leak(&entry.title),
+            source: leak(&entry.source),
+            coupled: entry.coupled,
+            needs_ecn: entry.needs_ecn,
+            alpha: entry.alpha,
+            detects: entry.detects,
+            paces: entry.paces,
+            params: Vec::leak(entry.params.iter().map(ParamInfo::leaked).collect()),
+        }
+    }
+}
+
+fn leak(text: &str) -> &'static str {
+    String::leak(text.to_owned())
+}
+
 impl ParamInfo {
+    fn leaked(param: &vmcc_registry::Param) -> Self {
+        Self {
+            name: leak(&param.name),
+            unit: leak(&param.unit),
+            default: param.default,
+            min: param.min,
+            max: param.max,
+            scale: param.scale,
+            choices: Vec::leak(param.choices.iter().map(|word| leak(word)).collect()),
+            cite: leak(&param.cite),
+            doc: leak(&param.doc),
+        }
+    }
+
     /// The default as users write it: a number, or a word.
     pub fn default_text(&self) -> String {
         self.value_text(self.default)
@@ -130,10 +177,21 @@ pub(crate) fn suggest(nearest: &[&str], known: &[&str]) -> String {
 }
 
 fn all_names() -> Vec<&'static str> {
-    TABLE.iter().map(|e| e.info.name).collect()
+    TABLE.iter().chain(external()).map(|e| e.info.name).collect()
 }
 
-/// A congestion-control algorithm of the registry. Cheap to copy.
+/// An algorithm has this name already.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is the name of another algorithm ({title}); rename the file and its hooks")]
+#[non_exhaustive]
+pub struct NameTaken {
+    /// The name, or the name in the kernel.
+    pub name: String,
+    /// Title of the algorithm that has it.
+    pub title: &'static str,
+}
+
+/// A congestion-control algorithm. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Algorithm {
     pub(crate) ops: &'static Ops,
@@ -156,11 +214,56 @@ impl Algorithm {
     /// # Errors
     /// There is none; the error carries the nearest names.
     pub fn by_name(name: &str) -> Result<Self, UnknownAlgorithm> {
-        let found = TABLE.iter().find(|e| e.info.name == name || e.info.kernel_name == name);
+        let named = |e: &&'static Entry| e.info.name == name || e.info.kernel_name == name;
+        let found = TABLE.iter().find(named).or_else(|| external().into_iter().find(named));
         found.map(Self::from_entry).ok_or_else(|| UnknownAlgorithm {
             name: name.to_owned(),
             nearest: vmcc_config::nearest(name, all_names()),
         })
+    }
+
+    /// Algorithms that are not in the registry, in the order of their registration.
+    pub fn external() -> Vec<Self> {
+        external().into_iter().map(Self::from_entry).collect()
+    }
+
+    /// Checks that neither name of an entry is taken.
+    ///
+    /// # Errors
+    /// An algorithm has one of them.
+    pub fn check_names(entry: &vmcc_registry::Algorithm) -> Result<(), NameTaken> {
+        for name in [&entry.name, &entry.kernel_name] {
+            if let Ok(other) = Self::by_name(name) {
+                return Err(NameTaken { name: name.clone(), title: other.info().title });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an algorithm for the rest of the process: [`Self::by_name`] finds it, [`Self::all`] does not list it.
+    /// `build` tells its compiled code from another's.
+    ///
+    /// # Errors
+    /// An algorithm has one of its names.
+    ///
+    /// # Safety
+    /// `ops` points to a `struct cc_host_ops` of this interface (`CC_INTERFACE_VERSION`) that is valid and constant for the rest of
+    /// the process, and its functions keep the contract of `cc.h`.
+    pub unsafe fn register(
+        entry: &vmcc_registry::Algorithm,
+        ops: *const c_void,
+        build: u64,
+    ) -> Result<Self, NameTaken> {
+        Self::check_names(entry)?;
+        let info = AlgorithmInfo::leaked(entry);
+        let entry: &'static Entry = Box::leak(Box::new(Entry { ops: ops.cast(), info, build: Some(build) }));
+        EXTERNAL.write().unwrap_or_else(PoisonError::into_inner).push(entry);
+        Ok(Self::from_entry(entry))
+    }
+
+    /// Hash of the compiled code of an algorithm that is not in the registry.
+    pub fn build(&self) -> Option<u64> {
+        self.entry.build
     }
 
     /// Its registry entry.

@@ -21,19 +21,21 @@
 //! # Ok::<(), vmcc_cc::UnknownAlgorithm>(())
 //! ```
 //!
-//! Every hook costs one indirect call and allocates nothing.
+//! Every hook costs one indirect call and allocates nothing. [`Algorithm::register`] adds an algorithm that was compiled elsewhere
+//! (`vmcc-external`).
 
 mod abi;
 mod algorithm;
 mod hooks;
 mod params;
 pub mod trace;
+pub mod vectors;
 
 pub use abi::{
     Cause, Decision, DecisionFlags, Event, EventFlags, Group, History, Host, Path, Sharing, Slot, SlotFlags,
     State,
 };
-pub use algorithm::{Algorithm, AlgorithmInfo, ParamInfo, UnknownAlgorithm};
+pub use algorithm::{Algorithm, AlgorithmInfo, NameTaken, ParamInfo, UnknownAlgorithm};
 pub use params::{ParamError, ParamValue, Params};
 
 include!(concat!(env!("OUT_DIR"), "/limits.rs"));

@@ -306,6 +306,11 @@ impl Step {
     /// # Errors
     /// The invariant that is broken.
     pub fn check(&self) -> Result<(), String> {
+        self.broken_rule().map_or(Ok(()), |rule| Err(format!("{rule}: {self:?}")))
+    }
+
+    /// The first of these rules that does not hold.
+    pub fn broken_rule(&self) -> Option<&'static str> {
         let (before, after) = (&self.before, &self.after);
         let known = DecisionFlags::CWND
             | DecisionFlags::SSTHRESH
@@ -329,8 +334,7 @@ impl Step {
             (after.state != State::Open || after.reducing == 0, "an open path is not reducing"),
             (self.credit_is_fraction(), "growth leaves less than one packet of credit"),
         ];
-        let broken = rules.iter().find(|(holds, _)| !holds);
-        broken.map_or(Ok(()), |(_, rule)| Err(format!("{rule}: {self:?}")))
+        rules.iter().find(|(holds, _)| !holds).map(|(_, rule)| *rule)
     }
 
     fn peer_is_sibling(&self) -> bool {

@@ -46,7 +46,7 @@ impl Registry {
 fn rust_entry(alg: &Algorithm) -> String {
     let params: String = alg.params.iter().map(rust_param).collect();
     format!(
-        "    Entry {{ ops: &raw const cc_host_ops_{name}, info: AlgorithmInfo {{ name: {name:?}, kernel_name: {kernel:?}, \
+        "    Entry {{ ops: &raw const cc_host_ops_{name}, build: None, info: AlgorithmInfo {{ name: {name:?}, kernel_name: {kernel:?}, \
          title: {title:?}, source: {source:?}, coupled: {coupled}, needs_ecn: {ecn}, alpha: {alpha}, detects: {detects}, paces: {paces}, \
          params: &[\n{params}    ] }} }},\n",
         name = alg.name,

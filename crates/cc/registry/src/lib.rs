@@ -1,6 +1,6 @@
 //! Reads `algorithms/registry.toml` and generates what is derived from it.
 //!
-//! Meant for build scripts: `vmcc-cc` makes its Rust table and the native C objects from a [`Registry`],
+//! For build scripts: `vmcc-cc` makes its Rust table and the native C objects from a [`Registry`],
 //! the kernel loader makes one BPF object per [`Algorithm`]; both compile against the C header that
 //! [`Registry::c_header`] returns (write it as `cc_params.h` into the include path).
 
@@ -160,6 +160,15 @@ impl Registry {
 }
 
 impl Algorithm {
+    /// Parses and checks one entry, without the line of its name: the description in a user's own file.
+    ///
+    /// # Errors
+    /// As [`Registry::parse`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, RegistryError> {
+        Self::check(name, toml::from_str(text)?)
+            .map_err(|problem| RegistryError::Entry { algorithm: name.to_owned(), problem })
+    }
+
     fn check(name: &str, raw: RawAlgorithm) -> Result<Self, String> {
         if !is_identifier(name) {
             return Err("a name is made of a-z, 0-9 and _, starting with a letter".into());
@@ -262,7 +271,8 @@ impl Param {
     }
 }
 
-fn is_identifier(s: &str) -> bool {
+/// True for a name of an algorithm or a parameter: a-z, 0-9 and _, starting with a letter.
+pub fn is_identifier(s: &str) -> bool {
     s.starts_with(|c: char| c.is_ascii_lowercase())
         && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }

@@ -1,11 +1,15 @@
 //! A connection under the driver of `host.h`, moved by the rows of a vector file.
 
-use super::file::{Row, number};
-use vmcc_cc::{
-    Algorithm, Cause, DecisionFlags, Event, EventFlags, Group, Host, MAX_PATHS, Params, SSTHRESH_INFINITE,
+use super::file::Row;
+use crate::{
+    Algorithm, Cause, DecisionFlags, Event, EventFlags, Group, Host, MAX_CWND_PKT, MAX_PATHS, Params,
+    SSTHRESH_INFINITE,
 };
 
-/// Bytes do not matter: one unit of sequence space is one packet.
+/// Acknowledgments of one row, at most.
+const MAX_ACKS: f64 = 1e6;
+
+/// A path. One unit of sequence space is one packet: bytes do not matter.
 struct End {
     host: Host,
     srtt_8us: u32,
@@ -68,8 +72,8 @@ impl Connection {
         row.only(&["w", "srtt", "min", "slow"])?;
         let w = row.list("w")?.ok_or("paths need w")?;
         let srtt = row.list("srtt")?.ok_or("paths need srtt")?;
-        if w.len() != srtt.len() || w.len() > MAX_PATHS {
-            return Err("paths need one srtt per window, at most 8".into());
+        if w.len() != srtt.len() || w.len() > MAX_PATHS || !self.ends.is_empty() {
+            return Err(format!("paths need one srtt per window; a case has them once, at most {MAX_PATHS}"));
         }
         let slow = row.get("slow", 0.0)? != 0.0;
         for (i, (w, srtt)) in w.iter().zip(srtt).enumerate() {
@@ -79,7 +83,7 @@ impl Connection {
             self.ends.push(End { host, srtt_8us: (srtt * 8.0) as u32, min_rtt_us, snd_una: 1, snd_nxt: 1 });
             let (event, group) = (self.event(i, EventFlags::NONE), self.group());
             self.algorithm.begin(&event, &mut self.ends[i].host, group.as_ref(), &self.params);
-            self.ends[i].snd_nxt += *w as u32;
+            self.ends[i].snd_nxt = 1 + (*w as u32).min(MAX_CWND_PKT);
         }
         Ok(0)
     }
@@ -129,6 +133,13 @@ impl Connection {
         }
     }
 
+    /// Lets `dt` seconds pass.
+    fn pass(&mut self, row: &Row) -> Result<(), String> {
+        let dt_us = (row.get("dt", 0.0)? * 1e6).round() as u64;
+        self.now_us = self.now_us.saturating_add(dt_us);
+        Ok(())
+    }
+
     fn step(&mut self, path: usize, event: &Event) {
         let group = self.group();
         let host = &mut self.ends[path].host;
@@ -147,8 +158,12 @@ impl Connection {
         let flags = EventFlags::NONE
             .with(EventFlags::ECE, flag("ece", 0.0)?)
             .with(EventFlags::CWND_LIMITED, flag("limited", 1.0)?);
-        for _ in 0..row.get("n", 1.0)? as u64 {
-            self.now_us += (row.get("dt", 0.0)? * 1e6).round() as u64;
+        let count = row.get("n", 1.0)?;
+        if !(0.0..=MAX_ACKS).contains(&count) {
+            return Err(format!("n is at most {MAX_ACKS}"));
+        }
+        for _ in 0..count as u64 {
+            self.pass(row)?;
             let end = &mut self.ends[path];
             end.snd_una = if flag("round", 0.0)? { end.snd_nxt } else { end.snd_una };
             let mut event = self.event(path, flags);
@@ -157,7 +172,8 @@ impl Connection {
             self.step(path, &event);
             // As in Linux, new data is sent after the ACK was processed.
             let end = &mut self.ends[path];
-            end.snd_nxt += u32::from(flag("round", 0.0)?) * end.host.cwnd_pkt.max(1);
+            let sent = u32::from(flag("round", 0.0)?) * end.host.cwnd_pkt.max(1);
+            end.snd_nxt = end.snd_nxt.wrapping_add(sent);
         }
         if row.expect.is_empty() { Ok(0) } else { row.check(&[f64::from(self.ends[path].host.cwnd_pkt)]) }
     }
@@ -166,7 +182,7 @@ impl Connection {
     fn signal(&mut self, row: &Row) -> Result<usize, String> {
         row.only(&["path", "cause", "dt"])?;
         let path = self.path(row)?;
-        self.now_us += (row.get("dt", 0.0)? * 1e6).round() as u64;
+        self.pass(row)?;
         let mut event = self.event(path, EventFlags::CWND_LIMITED);
         event.cause = cause(row)?;
         self.step(path, &event);
@@ -178,7 +194,7 @@ impl Connection {
     fn increase(&mut self, row: &Row) -> Result<usize, String> {
         row.only(&["dt"])?;
         let now = self.now_us;
-        self.now_us += (row.get("dt", 0.0)? * 1e6).round() as u64;
+        self.pass(row)?;
         let found: Vec<f64> = (0..self.ends.len()).map(|path| self.growth(path)).collect();
         self.now_us = now;
         row.check(&found)
@@ -217,7 +233,11 @@ impl Connection {
     fn public(&self, row: &Row) -> Result<usize, String> {
         row.only(&["word", "from", "bits", "scale"])?;
         let (word, from) = (row.get("word", 0.0)? as usize & 1, row.get("from", 0.0)? as u32);
-        let mask = u64::MAX >> (64 - row.get("bits", 64.0)? as u32);
+        let bits = row.get("bits", 64.0)? as u32;
+        if !(1..=64).contains(&bits) || from > 63 {
+            return Err("a word has bits 0 to 63".to_owned());
+        }
+        let mask = u64::MAX >> (64 - bits);
         let scale = row.get("scale", 1.0)?;
         let value = |e: &End| ((e.host.path.pub_words[word] >> from) & mask) as f64 / scale;
         row.check(&self.ends.iter().map(value).collect::<Vec<_>>())
@@ -250,10 +270,4 @@ fn cause(row: &Row) -> Result<Cause, String> {
         Some("rto") => Ok(Cause::Rto),
         other => Err(format!("cause is ece, loss or rto, not {other:?}")),
     }
-}
-
-#[test]
-fn fractions_are_numbers() {
-    assert_eq!(number("1/4"), Ok(0.25));
-    assert!(number("1/x").is_err());
 }

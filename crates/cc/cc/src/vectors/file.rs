@@ -100,3 +100,9 @@ impl Row {
         Ok(found.len())
     }
 }
+
+#[test]
+fn fractions_are_numbers() {
+    assert_eq!(number("1/4"), Ok(0.25));
+    assert!(number("1/x").is_err());
+}

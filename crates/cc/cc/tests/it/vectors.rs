@@ -1,43 +1,15 @@
 //! Runs every file of `algorithms/vectors` and demands that each algorithm of the registry has one.
-//!
-//! A file is CSV with the columns `case,do,with,expect,within`. Rows of the same case run one after the
-//! other on one connection; `algorithms/vectors/README.md` says what each `do` means.
 
-mod connection;
-mod file;
-
-use connection::Connection;
-use file::Row;
-use vmcc_cc::Algorithm;
+use vmcc_cc::{Algorithm, vectors};
 
 fn directory() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../algorithms/vectors")
 }
 
-/// Runs the rows of one case; the error names the row.
-fn run_case(algorithm: Algorithm, rows: &[Row]) -> Result<usize, String> {
-    let mut connection = Connection::new(algorithm);
-    let mut checks = 0;
-    for row in rows {
-        let at = |e: String| format!("{}.csv:{}: {}: {e}", algorithm.name(), row.line, row.case);
-        checks += connection.run(row).map_err(at)?;
-    }
-    Ok(checks)
-}
-
 fn run_file(algorithm: Algorithm) -> Result<usize, String> {
     let path = directory().join(format!("{}.csv", algorithm.name()));
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let rows = file::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-    let mut checks = 0;
-    for case in rows.chunk_by(|a, b| a.case == b.case) {
-        let found = run_case(algorithm, case)?;
-        if found == 0 {
-            return Err(format!("{}.csv: {}: checks nothing", algorithm.name(), case[0].case));
-        }
-        checks += found;
-    }
-    if checks == 0 { Err(format!("{}: no rows", path.display())) } else { Ok(checks) }
+    vectors::run(algorithm, &text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 #[test]
@@ -66,14 +38,17 @@ fn every_vector_file_belongs_to_an_algorithm() {
 #[test]
 fn the_runner_notices() {
     let reno = Algorithm::by_name("reno").expect("in the registry");
-    let run = |text: &str| {
-        let rows = file::parse(&format!("case,do,with,expect,within\n{text}")).expect("well-formed");
-        run_case(reno, &rows)
-    };
+    let run = |text: &str| vectors::run(reno, &format!("case,do,with,expect,within\n{text}"));
     assert_eq!(run("a,paths,w=10 srtt=100,,\na,increase,,0.1,1e-9\n"), Ok(1));
     assert!(run("a,paths,w=10 srtt=100,,\na,increase,,0.11,1e-9\n").is_err());
     assert!(run("a,paths,w=10 srtt=100,,\na,cut,cause=ece,6,\n").is_err());
     assert!(run("a,paths,w=10 srtt=100,,\na,juggle,,1,\n").is_err());
     assert!(run("a,paths,w=10 srtt=100 speed=3,,\n").is_err());
-    assert!(file::parse("case,do,with,expect\n").is_err());
+    assert!(run("a,paths,w=10 srtt=100,,\n").is_err());
+    let many = vec!["10"; vmcc_cc::MAX_PATHS + 1].join(";");
+    assert!(run(&format!("a,paths,w={many} srtt={many},,\n")).expect_err("too many").contains("at most 32"));
+    assert!(run(&"a,paths,w=10 srtt=100,,\n".repeat(2)).expect_err("twice").contains("once"));
+    assert!(run("a,paths,w=10 srtt=100,,\na,public,bits=65,0,\n").is_err());
+    assert!(run("a,paths,w=10 srtt=100,,\na,ack,n=1e18,1,\n").expect_err("for ever").contains("at most"));
+    assert!(vectors::run(reno, "case,do,with,expect\n").is_err());
 }
