@@ -5,13 +5,12 @@ use std::env;
 use std::fmt::Write;
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use vmcc_registry::{Algorithm, Registry};
 
-/// Tried in this order unless `CLANG` names one.
-const CLANGS: [&str; 8] =
-    ["clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14"];
+#[path = "src/clang.rs"]
+mod clang;
 
 /// The queueing discipline keeps packets in maps, which takes the type tags of this clang; without it that one
 /// object is left out.
@@ -44,8 +43,9 @@ fn main() {
     fs::write(out.join("cc_params.h"), registry.c_header()).expect("OUT_DIR is writable");
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where libbpf's headers are");
     let mut includes: Vec<_> = KERNEL_FOLDERS.iter().map(|folder| kernel.join(folder)).collect();
+    fs::write(out.join("sources.rs"), sources(&kernel, Path::new(&libbpf))).expect("OUT_DIR is writable");
     includes.extend([algorithms.join("include"), out.clone(), PathBuf::from(libbpf)]);
-    let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
+    let tools = Toolchain { clang: installed_clang(), includes, root, kernel, algorithms, out };
 
     tools.compile("port/port.bpf.c", "port.o", &[]);
     tools.compile("probes/activity.bpf.c", "activity.o", &[]);
@@ -99,18 +99,10 @@ fn main() {
 fn algorithm_entry(tools: &Toolchain, algorithm: &Algorithm) -> String {
     let name = &algorithm.name;
     let source = tools.algorithms.join("src").join(format!("{name}.c"));
-    let defines = [
-        format!("-DCC_ALG={name}"),
-        format!("-DCC_ALG_SOURCE=\"{}\"", source.display()),
-        format!("-DCC_KERNEL_NAME=\"{}\"", algorithm.kernel_name),
-        format!("-DCC_COUPLED={}", u8::from(algorithm.coupled)),
-        format!("-DCC_NEEDS_ECN={}", u8::from(algorithm.needs_ecn)),
-        format!("-DCC_DETECTS={}", u8::from(algorithm.detects)),
-        format!("-DCC_PACES={}", u8::from(algorithm.paces)),
-    ];
-    let program = tools.compile("cc/cc.bpf.c", &format!("cc_{name}.o"), &defines);
-    tools.compile("cc/replay.bpf.c", &format!("replay_{name}.o"), &defines);
-    let build = fingerprint(&fs::read(program).expect("just written"));
+    let defines = clang::defines(algorithm, &source);
+    let program = tools.compile(clang::WRAPPER, &format!("cc_{name}.o"), &defines);
+    tools.compile(clang::REPLAY, &format!("replay_{name}.o"), &defines);
+    let build = clang::fingerprint(&fs::read(program).expect("just written"));
     let mut entry = String::new();
     writeln!(
         entry,
@@ -139,29 +131,14 @@ impl Toolchain {
     fn compile(&self, source: &str, object: &str, defines: &[String]) -> PathBuf {
         let target = self.out.join(object);
         let mut command = Command::new(&self.clang);
-        command.args([
-            "-target",
-            "bpf",
-            "-mcpu=v3",
-            "-g",
-            "-O2",
-            "-ffreestanding",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-        ]);
-        command.args(["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers"]);
-        // Unrolled, the loops over paths spill more registers than the stack of a BPF program holds.
-        command.arg("-fno-unroll-loops");
-        // Debug information without the paths of this machine: the same source gives the same object.
-        command.arg("-fdebug-compilation-dir=.").args(defines);
+        command.args(clang::OPTIONS).arg("-Werror").args(defines);
         for mapped in [&self.out, &self.root] {
             command.arg(format!("-ffile-prefix-map={}=.", mapped.display()));
         }
         for include in &self.includes {
             command.arg("-I").arg(include);
         }
-        command.arg("-c").arg(self.kernel.join(source)).arg("-o").arg(&target);
+        command.arg(self.kernel.join(source)).arg("-o").arg(&target);
         let output = command.output().unwrap_or_else(|e| panic!("cannot run {}: {e}", self.clang));
         assert!(
             output.status.success(),
@@ -173,19 +150,32 @@ impl Toolchain {
     }
 }
 
-fn find_clang() -> String {
-    if let Ok(named) = env::var("CLANG") {
-        return named;
-    }
-    let works = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-    CLANGS.iter().copied().chain(["clang"]).find(|name| works(name)).map(str::to_owned).unwrap_or_else(|| {
-        panic!("no clang found to compile the BPF programs: install clang (14 or newer), or set CLANG to one")
-    })
+fn installed_clang() -> String {
+    clang::find().expect(
+        "no clang found to compile the BPF programs: install clang (14 or newer), or set CLANG to one",
+    )
 }
 
-/// FNV-1a: tells builds of an algorithm apart, nothing more.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+/// The table of the sources that an algorithm's program is compiled from, by their path below `kernel/`: the wrapper, its headers, and
+/// libbpf's.
+fn sources(kernel: &Path, libbpf: &Path) -> String {
+    let mut table = String::from("static SOURCES: &[(&str, &str)] = &[\n");
+    for (folder, name) in
+        [(kernel.join("cc"), "cc"), (kernel.join("shared"), "shared"), (libbpf.join("bpf"), "bpf")]
+    {
+        let entries = fs::read_dir(&folder).expect("a readable folder");
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
+        files.retain(|file| {
+            file.to_string_lossy().ends_with(".h")
+                || name == "cc" && file.to_string_lossy().ends_with(".bpf.c")
+        });
+        files.sort();
+        for file in files {
+            let below = format!("{name}/{}", file.file_name().expect("a file").to_string_lossy());
+            writeln!(table, "    ({below:?}, include_str!({:?})),", file.display().to_string())
+                .expect("writing to a string");
+        }
+    }
+    table.push_str("];\n");
+    table
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use vmcc_bpf::{ControlError, LoadError};
+use vmcc_cc::Algorithm;
 use vmcc_port::FileError;
 use vmcc_port::PortError;
 use vmcc_system::KernelError;
@@ -96,6 +97,9 @@ pub enum Error {
 /// Remedy where only root is allowed.
 const SUDO: &str = "run it with sudo";
 const DOCTOR: &str = "`vmcc doctor` says what this kernel lacks";
+/// Remedy for an algorithm of the user's own that the kernel's verifier refuses.
+pub const VERIFIER_RULES: &str = "the verifier follows both sides of every branch, and every loop: bound loops by a constant, use cc_select and cc_less \
+                        in loops over paths, test pointers before use, keep variables below 512 bytes";
 
 impl From<KernelError> for Error {
     fn from(error: KernelError) -> Self {
@@ -138,7 +142,7 @@ impl Error {
             Self::Control(error) => unsaid(vmcc_system::remedy(error)?, error),
             Self::Load(error) => match vmcc_system::remedy(error) {
                 Some(remedy) => unsaid(remedy, error),
-                None => matches!(error, LoadError::Refused { .. }).then(|| DOCTOR.to_owned()),
+                None => of_refusal(error),
             },
             Self::Port(_) if self.is_bad_request() => None,
             Self::Port(error) => of_port(error),
@@ -186,4 +190,10 @@ fn of_records(path: &Path, source: &io::Error) -> Option<String> {
 /// [`Error::NotRoot`].
 pub fn needs_root(refusal: impl Into<String>) -> Result<(), Error> {
     if nix::unistd::geteuid().is_root() { Ok(()) } else { Err(Error::NotRoot { refusal: refusal.into() }) }
+}
+/// Remedy for a program that the verifier refused: the user's own source, or this kernel.
+fn of_refusal(error: &LoadError) -> Option<String> {
+    let LoadError::Refused { kernel_name, .. } = error else { return None };
+    let own = Algorithm::by_name(kernel_name).is_ok_and(|algorithm| algorithm.build().is_some());
+    Some(if own { VERIFIER_RULES.to_owned() } else { DOCTOR.to_owned() })
 }

@@ -28,7 +28,7 @@ pub use algorithms::{Down, Request, down, lingering_after_down, up};
 pub use clean::{Cleaned, clean};
 pub use closed::ClosedPath;
 pub use connections::{Connection, Observer, Path, Program, Sibling};
-pub use error::{Error, needs_root};
+pub use error::{Error, VERIFIER_RULES, needs_root};
 pub use events::Follower;
 pub use status::{HostStatus, status};
 pub use vmcc_bpf::Lingering;

@@ -6,6 +6,7 @@
 //! | | |
 //! |---|---|
 //! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
+//! | [`compile()`] | a user's own algorithm as programs for the kernel |
 //! | [`list`], [`set_params`], [`take_down`], [`clean`], [`PinLock`] | algorithms that any process has loaded |
 //! | [`cgroup`] | what the connections of a cgroup are given |
 //! | [`upgrade`] | TCP sockets of a cgroup that become MPTCP sockets |
@@ -26,7 +27,9 @@ mod activity;
 pub mod bench;
 mod bpffs;
 pub mod cgroup;
+mod clang;
 pub mod close_requests;
+mod compile;
 mod counters;
 #[cfg(test)]
 mod elapsed;
@@ -52,6 +55,7 @@ pub mod upgrade;
 pub use accounts::Shortage;
 pub use acl::restrict;
 pub use bpffs::PinLock;
+pub use compile::{CompileError, compile};
 pub use counters::Counters;
 pub use error::{ControlError, LoadError};
 pub use gc::{GC_MIN_AGE, collect_garbage};

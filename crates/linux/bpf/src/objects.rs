@@ -3,7 +3,7 @@
 use crate::shared::{self, FIRST};
 use libbpf_rs::{MapHandle, MapType, PrintLevel, libbpf_sys};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use zerocopy::{Immutable, IntoBytes};
 
 /// The objects of one algorithm.
@@ -21,9 +21,29 @@ pub(crate) struct Object {
 
 include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
+/// Objects of users' own algorithms, which [`crate::compile`] made. They stay for the rest of the process.
+static EXTERNAL: RwLock<Vec<&'static Object>> = RwLock::new(Vec::new());
+
+/// True if there are objects of an algorithm.
+pub(crate) fn has(name: &str) -> bool {
+    Object::find(name).is_some()
+}
+
+/// Adds the objects of a user's own algorithm.
+pub(crate) fn add(object: Object) {
+    EXTERNAL.write().unwrap_or_else(PoisonError::into_inner).push(Box::leak(Box::new(object)));
+}
+
 impl Object {
+    /// The objects of an algorithm; `None` for a user's own that was not compiled for the kernel.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        let external = || EXTERNAL.read().unwrap_or_else(PoisonError::into_inner).clone();
+        OBJECTS.iter().find(|o| o.name == name).or_else(|| external().into_iter().find(|o| o.name == name))
+    }
+
+    /// The objects of an algorithm of the registry, or of one that was compiled for the kernel.
     pub(crate) fn of(algorithm: vmcc_cc::Algorithm) -> &'static Self {
-        OBJECTS.iter().find(|o| o.name == algorithm.name()).expect("both tables come from the registry")
+        Self::find(algorithm.name()).expect("the registry's are compiled in, a user's own by `compile`")
     }
 }
 

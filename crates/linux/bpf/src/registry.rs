@@ -155,7 +155,8 @@ fn status(r: &Registration) -> Status {
 
 /// True if it is the build that this program carries: the layouts of its maps are known then.
 pub(crate) fn same_build(r: &Registration) -> bool {
-    Algorithm::by_name(r.config.kernel_name()).is_ok_and(|a| Object::of(a).build == r.config.build)
+    let object = Algorithm::by_name(r.config.kernel_name()).ok().and_then(|a| Object::find(a.name()));
+    object.is_some_and(|object| object.build == r.config.build)
 }
 
 /// The registration of this name.

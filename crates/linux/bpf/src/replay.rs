@@ -11,7 +11,8 @@ use crate::shared::{self, FIRST};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramInput};
 use std::os::fd::AsFd;
-use vmcc_cc::{Algorithm, Event, Group, Host, Params};
+use vmcc_cc::trace::{Conduct, Seeded, Walk, vary_params};
+use vmcc_cc::{Algorithm, Event, Group, Host, MAX_PATHS, Params};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 const STEP_MAP: &str = ".data.step";
@@ -125,6 +126,68 @@ impl Replayer {
         *host = output.host;
         Ok(())
     }
+}
+
+/// Error of comparing the two builds of an algorithm.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// This host does not load BPF, not even the registry's.
+    #[error("this host does not load algorithms: {0}")]
+    Host(#[source] LoadError),
+    /// The kernel refuses the algorithm.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A step cannot be run.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The builds do different things.
+    #[error(
+        "{algorithm}: the kernel's build leaves {kernel:?} where the native one leaves {native:?}, after {event:?}"
+    )]
+    Differs {
+        /// The algorithm.
+        algorithm: Algorithm,
+        /// The event.
+        event: Box<Event>,
+        /// Result of the native build.
+        native: Box<Host>,
+        /// Result of the kernel's build.
+        kernel: Box<Host>,
+    },
+}
+
+/// Compares the two builds of an algorithm on connections of some numbers of paths; returns the number of steps.
+///
+/// # Errors
+/// They differ, the kernel refuses the algorithm, or this host loads none.
+pub fn compare(algorithm: Algorithm) -> Result<usize, CompareError> {
+    const PATHS: [usize; 5] = [1, 2, 3, 8, MAX_PATHS];
+    const STEPS: usize = 300;
+    let known = Algorithm::by_name("reno").expect("in the registry");
+    Replayer::load(known).map_err(CompareError::Host)?;
+    let replayer = Replayer::load(algorithm)?;
+    let mut count = 0;
+    for (paths, conduct) in
+        PATHS.iter().flat_map(|paths| [(*paths, Conduct::Lawful), (*paths, Conduct::Wild)])
+    {
+        let mut numbers = Seeded(paths as u64);
+        let mut params = Params::defaults(algorithm);
+        vary_params(&mut params, &mut numbers).expect("endless");
+        let mut walk = Walk::new(algorithm, params, paths, conduct, numbers).expect("endless");
+        for _ in 0..STEPS {
+            let step = walk.advance().expect("endless");
+            let mut kernel = step.before;
+            let group = (step.grouped != 0).then_some(&step.group);
+            replayer.run(step.begin != 0, &step.event, &mut kernel, group, &params)?;
+            if kernel != step.after {
+                let (event, native) = (Box::new(step.event), Box::new(step.after));
+                return Err(CompareError::Differs { algorithm, event, native, kernel: Box::new(kernel) });
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 fn step_of(begin: bool, event: &Event, host: &Host, group: Option<&Group>, params: &Params) -> ReplayStep {
