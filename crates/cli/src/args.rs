@@ -57,6 +57,11 @@ pub(crate) enum Command {
     Doctor,
     /// List the congestion-control algorithms with sources and parameters
     Algorithms,
+    /// Begin an algorithm of your own in a C file, or check one
+    Algorithm {
+        #[command(subcommand)]
+        action: AlgorithmAction,
+    },
     /// List the metrics of results: unit, meaning and the engines that measure them
     Metrics,
     /// List the built-in scenarios
@@ -124,11 +129,33 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum AlgorithmAction {
+    /// Write a coupled algorithm that works, its vectors and a scenario that compares it with LIA
+    New {
+        /// Name of the algorithm: a-z, 0-9 and _, at most 12 characters
+        name: String,
+        /// Folder for NAME.c, NAME.csv and NAME.toml
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+    },
+    /// Compile a file and check it: hooks on any state, connections of 1 to 32 paths, the vectors beside it
+    Check {
+        /// The C file
+        #[arg(value_name = "FILE.c")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum ScenarioAction {
     /// Validate a scenario file and count its cases
     Check {
         /// A TOML file, or a built-in name
         scenario: String,
+
+        /// Add the algorithm in this C file (repeatable)
+        #[arg(long = "algorithm", value_name = "FILE.c")]
+        algorithms: Vec<PathBuf>,
     },
     /// Print a built-in scenario, as a template for your own
     Show {
@@ -158,6 +185,10 @@ pub(crate) struct DemoOptions {
     /// Override a value of the scenario; a list of values is swept: --set cc=lia,vmcc
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+
+    /// Add the algorithm in this C file, under the file's name (repeatable): --algorithm ./mylia.c --set cc=mylia
+    #[arg(long = "algorithm", value_name = "FILE.c")]
+    pub(crate) algorithms: Vec<PathBuf>,
 
     /// First seed; run r of each case has seed N + r
     #[arg(long, value_name = "N")]
@@ -253,7 +284,7 @@ pub(crate) enum BenchTarget {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpOptions {
-    /// Algorithms to load [default: all]
+    /// Algorithms to load: names, or C files of your own (./mylia.c is loaded as mp_mylia) [default: all of the registry]
     #[arg(value_name = "ALGORITHM")]
     pub(crate) algorithms: Vec<String>,
 
@@ -319,6 +350,13 @@ pub(crate) enum InternalAction {
         /// The folder, which must exist
         folder: PathBuf,
     },
+    /// Check the compiled algorithm in a folder, for the program that compiled it
+    AlgorithmCheck {
+        /// The folder
+        folder: PathBuf,
+        /// The C file
+        file: PathBuf,
+    },
     /// Load, attach and carry a hash-checked transfer with each algorithm; one line per algorithm
     #[cfg(feature = "kernel")]
     KernelCheck {
@@ -338,6 +376,12 @@ pub(crate) enum InternalAction {
     /// Run one end of a QUIC connection that the kernel engine measures
     #[cfg(feature = "kernel")]
     QuicEnd {
+        /// C file of an algorithm, each with its shared object
+        #[arg(long = "algorithm", value_name = "FILE.c")]
+        algorithms: Vec<PathBuf>,
+        /// Shared object of each of these algorithms
+        #[arg(long = "library", value_name = "FILE.so")]
+        libraries: Vec<PathBuf>,
         /// Order as JSON
         order: String,
     },

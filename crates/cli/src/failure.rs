@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use vmcc_config::Diagnostic;
 pub(crate) use vmcc_engine::chain;
 use vmcc_engine::{EngineError, ErrorKind};
+use vmcc_external::{Class, ExternalError};
 use vmcc_results::folder::{FolderError, SUMMARY_FILE};
 use vmcc_scenario::ScenarioError;
 
@@ -77,6 +78,14 @@ pub(crate) fn engine_failure(error: &EngineError) -> Failure {
     match error.remedy() {
         Some(remedy) => failure.help(remedy),
         None => failure,
+    }
+}
+
+/// Failure for an error of a user's own algorithm; its text has the remedy.
+pub(crate) fn external_failure(error: &ExternalError) -> Failure {
+    match error.class() {
+        Class::BadInput => Failure::usage(error),
+        Class::HostCannot => Failure::host(error),
     }
 }
 

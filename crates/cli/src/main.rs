@@ -56,6 +56,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
     match command {
         Command::Doctor => commands::doctor::doctor(ui),
         Command::Algorithms => commands::algorithms::algorithms(ui),
+        Command::Algorithm { action } => commands::algorithm::algorithm(&action, ui),
         Command::Metrics => commands::metrics::metrics(ui),
         Command::Scenarios => commands::scenarios::list(ui),
         Command::Scenario { action } => commands::scenarios::scenario(&action, ui),

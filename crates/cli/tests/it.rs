@@ -3,6 +3,7 @@
 mod common;
 mod it {
     mod alerts;
+    mod algorithm;
     mod commands;
     mod copy;
     #[cfg(target_os = "linux")]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use vmcc_cc::{Algorithm, AlgorithmInfo, ParamInfo};
 
 #[derive(Serialize)]
-struct Entry {
+pub(super) struct Entry {
     name: &'static str,
     kernel_name: &'static str,
     title: &'static str,

@@ -2,6 +2,7 @@
 
 #[cfg(not(feature = "kernel"))]
 mod absent;
+pub(crate) mod algorithm;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 #[cfg(feature = "kernel")]

@@ -1,6 +1,7 @@
 //! `vmcc run` and `vmcc demo`.
 
 use crate::args::{RunOptions, ScaleChoice};
+use crate::commands::algorithm;
 use crate::commands::report::report_failure;
 use crate::failure::{Exit, Failure, engine_failure, folder_failure, scenario_failure};
 use crate::interrupt;
@@ -8,7 +9,8 @@ use crate::run::progress::Progress;
 use crate::run::{command, conclusion, engine, overview};
 use crate::ui::Ui;
 use std::path::{Path, PathBuf};
-use vmcc_engine::{Engine, Execution, Session, Stopped};
+use vmcc_engine::{Engine, Execution, SCENARIO_FILE, Session, Stopped};
+use vmcc_external::External;
 use vmcc_results::figure::unfinished_note;
 use vmcc_results::folder::{FolderError, PartialFolder};
 use vmcc_results::limits::limit_notes;
@@ -26,14 +28,16 @@ pub(crate) struct Prepared {
     document: Document,
     plan: Plan,
     engine: Box<dyn Engine>,
+    algorithms: Vec<External>,
 }
 
-/// Reads the scenario and takes its engine.
+/// Loads the user's own algorithms, reads the scenario and takes its engine.
 pub(crate) fn prepare(options: &RunOptions, ui: &Ui) -> Result<Prepared, Failure> {
+    let algorithms = algorithm::load(&options.common.algorithms, ui)?;
     let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
     let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
-    let engine = engine::choose(options.common.engine, options.common.threads, &plan, ui)?;
-    Ok(Prepared { document, plan, engine })
+    let engine = engine::choose(options.common.engine, options.common.threads, (&plan, &algorithms), ui)?;
+    Ok(Prepared { document, plan, engine, algorithms })
 }
 
 impl Prepared {
@@ -48,9 +52,16 @@ impl Prepared {
             return Err(command.stopped(failure, session));
         }
         let summary = session.summary(self.command(options));
-        let published = command.publish(session, &summary, self.document.text())?;
+        let published = command.publish(session, &summary, &self.inputs())?;
         let text = command.text(&summary, published.as_deref());
         Ok((summary, text))
+    }
+
+    /// Files that the results keep: the scenario, and the user's own algorithms.
+    fn inputs(&self) -> Vec<(String, &[u8])> {
+        let algorithm = |own: &External| format!("{}.c", own.algorithm);
+        let algorithms = self.algorithms.iter().map(|own| (algorithm(own), own.source.text.as_bytes()));
+        [(SCENARIO_FILE.to_owned(), self.document.text().as_bytes())].into_iter().chain(algorithms).collect()
     }
 
     /// The command that repeats it, as its results have it.
@@ -171,7 +182,7 @@ impl Command<'_> {
         &self,
         session: Session<'_>,
         summary: &Summary,
-        scenario: &str,
+        inputs: &[(String, &[u8])],
     ) -> Result<Option<PathBuf>, Failure> {
         let (runs, partial) = (session.runs(), session.partial_path().map(Path::to_owned));
         let kept = |failure: Failure| match &partial {
@@ -179,7 +190,7 @@ impl Command<'_> {
             None => failure,
         };
         let storage = |error: FolderError| kept(folder_failure(&error, self.target));
-        let Some(assembled) = session.assemble(summary, scenario).map_err(storage)? else { return Ok(None) };
+        let Some(assembled) = session.assemble(summary, inputs).map_err(storage)? else { return Ok(None) };
         if let Err(error) = vmcc_report::write(assembled.path()) {
             assembled.discard();
             return Err(kept(report_failure(&error, self.target)));

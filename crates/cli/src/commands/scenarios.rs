@@ -64,7 +64,10 @@ pub(crate) fn list(ui: &Ui) -> Result<Exit, Failure> {
 
 pub(crate) fn scenario(action: &ScenarioAction, ui: &Ui) -> Result<Exit, Failure> {
     match action {
-        ScenarioAction::Check { scenario } => check(scenario, ui),
+        ScenarioAction::Check { scenario, algorithms } => {
+            crate::commands::algorithm::load(algorithms, ui)?;
+            check(scenario, ui)
+        }
         ScenarioAction::Show { scenario } => show(scenario, ui),
         ScenarioAction::Schema => {
             let schema = vmcc_scenario::schema();

@@ -10,6 +10,9 @@ pub(crate) fn command(options: &RunOptions, plan: &Plan, engine: &str, out: Opti
     let mut words = vec!["vmcc".to_owned(), "run".to_owned(), options.scenario.clone()];
     let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
     add("--engine", engine.to_owned());
+    for file in &options.common.algorithms {
+        add("--algorithm", file.display().to_string());
+    }
     for setting in &options.common.set {
         add("--set", setting.clone());
     }

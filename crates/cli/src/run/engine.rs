@@ -1,9 +1,12 @@
 //! Which engine runs a plan.
 
 use crate::args::EngineChoice;
+#[cfg(feature = "kernel")]
+use crate::commands::algorithm;
 use crate::failure::{Failure, engine_failure};
 use crate::ui::Ui;
 use vmcc_engine::Engine;
+use vmcc_external::External;
 use vmcc_scenario::Plan;
 use vmcc_sim::Simulator;
 
@@ -13,10 +16,10 @@ use vmcc_sim::Simulator;
 pub(crate) fn choose(
     choice: EngineChoice,
     threads: Option<u32>,
-    plan: &Plan,
+    (plan, own): (&Plan, &[External]),
     ui: &Ui,
 ) -> Result<Box<dyn Engine>, Failure> {
-    let engine = first(choice, threads, plan, ui)?;
+    let engine = first(choice, threads, (plan, own), ui)?;
     if threads.is_some() && engine.name() != "sim" {
         ui.warn(&format!("--threads: engine {} has no threads to share a run among", engine.name()));
     }
@@ -46,17 +49,17 @@ fn simulator(threads: Option<u32>, plan: &Plan, ui: &Ui) -> Result<Box<dyn Engin
 fn first(
     choice: EngineChoice,
     threads: Option<u32>,
-    plan: &Plan,
+    (plan, own): (&Plan, &[External]),
     ui: &Ui,
 ) -> Result<Box<dyn Engine>, Failure> {
     match choice {
         EngineChoice::Sim => simulator(threads, plan, ui),
-        EngineChoice::Kernel => kernel(plan),
-        EngineChoice::Guest => guest(plan),
+        EngineChoice::Kernel => kernel(plan, own),
+        EngineChoice::Guest => guest(plan, own),
         EngineChoice::Auto => {
             let mut reasons = Vec::new();
             for (name, attempt) in [("kernel", kernel as Attempt), ("guest", guest as Attempt)] {
-                match attempt(plan) {
+                match attempt(plan, own) {
                     Ok(engine) => {
                         ui.note(&auto_note(engine.name(), &reasons));
                         return Ok(engine);
@@ -70,7 +73,7 @@ fn first(
     }
 }
 
-type Attempt = fn(&Plan) -> Result<Box<dyn Engine>, Failure>;
+type Attempt = fn(&Plan, &[External]) -> Result<Box<dyn Engine>, Failure>;
 
 fn auto_note(name: &str, reasons: &[String]) -> String {
     match reasons {
@@ -80,15 +83,23 @@ fn auto_note(name: &str, reasons: &[String]) -> String {
 }
 
 #[cfg(feature = "kernel")]
-fn kernel(plan: &Plan) -> Result<Box<dyn Engine>, Failure> {
+fn kernel(plan: &Plan, own: &[External]) -> Result<Box<dyn Engine>, Failure> {
+    algorithm::compile(own)?;
     let worker = worker("guest-sender", "engine kernel")?;
     let engine = vmcc_lab::engine::Kernel::for_plan(plan, Some(worker)).map_err(|e| engine_failure(&e))?;
-    Ok(Box::new(engine))
+    Ok(Box::new(engine.with_quic_options(algorithm::library_options(own))))
 }
 
 /// The guest runs this program, as its worker.
 #[cfg(feature = "kernel")]
-fn guest(plan: &Plan) -> Result<Box<dyn Engine>, Failure> {
+fn guest(plan: &Plan, own: &[External]) -> Result<Box<dyn Engine>, Failure> {
+    if let Some(own) = own.first() {
+        let (file, name) = (own.source.path.display(), own.algorithm);
+        return Err(Failure::usage(format!(
+            "engine guest: it has the registry's algorithms, not {name} of {file}"
+        ))
+        .help("use --engine sim, or --engine kernel as root"));
+    }
     let worker = worker("guest-worker", "engine guest")?;
     let engine = vmcc_lab::engine::GuestEngine::for_plan(plan, worker).map_err(|e| engine_failure(&e))?;
     Ok(Box::new(engine))
@@ -103,11 +114,11 @@ fn worker(role: &str, engine: &str) -> Result<vmcc_lab::engine::WorkerProgram, F
 }
 
 #[cfg(not(feature = "kernel"))]
-fn kernel(_: &Plan) -> Result<Box<dyn Engine>, Failure> {
+fn kernel(_: &Plan, _: &[External]) -> Result<Box<dyn Engine>, Failure> {
     Err(crate::failure::without_kernel("engine kernel"))
 }
 
 #[cfg(not(feature = "kernel"))]
-fn guest(_: &Plan) -> Result<Box<dyn Engine>, Failure> {
+fn guest(_: &Plan, _: &[External]) -> Result<Box<dyn Engine>, Failure> {
     Err(crate::failure::without_kernel("engine guest"))
 }

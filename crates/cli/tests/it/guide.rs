@@ -28,6 +28,29 @@ fn every_simulator_command_of_the_guide_on_running_works() {
 }
 
 #[test]
+fn tutorial_of_an_own_algorithm_works() {
+    let dir = folder();
+    let text = fs::read_to_string(root().join("docs/tutorial/own-algorithm.md")).unwrap();
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
+    assert_eq!(commands.len(), 5, "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.strip_prefix("vmcc ").unwrap().split(' ').collect();
+        let run = output(dir.path(), &words);
+        assert!(run.status.success(), "{command}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+    for made in
+        ["mylia.c", "mylia.csv", "mylia.toml", "first/report.html", "first/mylia.c", "gain/report.html"]
+    {
+        assert!(dir.path().join(made).exists(), "{made}");
+    }
+    // The lines that the page shows are those of the file.
+    let code = text.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let file = fs::read_to_string(dir.path().join("mylia.c")).unwrap();
+    assert!(code.lines().all(|line| file.contains(line.trim_start())), "{code}");
+}
+
+#[test]
 fn parameters_are_set_as_the_list_of_algorithms_says() {
     let dir = folder();
     let text = String::from_utf8(output(dir.path(), &["algorithms"]).stdout).unwrap();

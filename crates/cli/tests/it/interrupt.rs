@@ -1,5 +1,6 @@
 //! Ctrl-C keeps finished runs, and the same command resumes them.
 
+use super::algorithm::copy_of_lia;
 use crate::common::{self, folder, json, names, output};
 use std::fs;
 use std::path::Path;
@@ -127,4 +128,26 @@ fn a_termination_signal_is_an_interrupt_too() {
     wait_for_runs(dir.path(), 1);
     signal(&child, "TERM");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+}
+
+#[test]
+fn resumed_run_needs_the_code_of_the_algorithm_that_it_began_with() {
+    let dir = folder();
+    let file = dir.path().join("mylia.c");
+    fs::write(&file, copy_of_lia("mylia")).unwrap();
+    let own = ["--algorithm", "mylia.c"];
+    let mut child = start_with(dir.path(), &own);
+    wait_for_runs(dir.path(), 1);
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    let resume = [&ARGUMENTS[..], &own, &["--resume"]].concat();
+    let changed =
+        copy_of_lia("mylia").replace("cc_reno_reduce(ev,", "self->pub[0] = 1;\n\tcc_reno_reduce(ev,");
+    fs::write(&file, changed).unwrap();
+    let message = common::refused(dir.path(), &resume, 2);
+    assert!(message.contains("code of the algorithms differs"), "{message}");
+    let without = [&ARGUMENTS[..], &["--resume"]].concat();
+    assert!(common::refused(dir.path(), &without, 2).contains("code of the algorithms differs"));
+    fs::write(&file, copy_of_lia("mylia")).unwrap();
+    assert_eq!(json(dir.path(), &resume).0, 0);
 }

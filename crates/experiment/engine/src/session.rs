@@ -72,13 +72,17 @@ impl<'a> Session<'a> {
         summary::of(self.plan, self.engine, &self.finished, cpu_s, command)
     }
 
-    /// The result folder but for its name, with the scenario's text in it: a report can be put there before it is
+    /// The result folder but for its name, with `inputs`, such as the scenario's text, in it: a report can be put there before it is
     /// published. `None` when nothing is kept.
     ///
     /// # Errors
     /// The folder cannot be written, or a run is missing.
-    pub fn assemble(self, summary: &Summary, scenario: &str) -> Result<Option<AssembledFolder>, FolderError> {
-        let files = [(SCENARIO_FILE, scenario.as_bytes())];
+    pub fn assemble(
+        self,
+        summary: &Summary,
+        inputs: &[(String, &[u8])],
+    ) -> Result<Option<AssembledFolder>, FolderError> {
+        let files: Vec<(&str, &[u8])> = inputs.iter().map(|(name, text)| (name.as_str(), *text)).collect();
         self.folder.map(|folder| folder.assemble(summary, &files)).transpose()
     }
 

@@ -4,6 +4,7 @@ use crate::environment;
 use crate::executor::seed_of;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use vmcc_cc::Algorithm;
 use vmcc_results::folder::{self, FolderError, PartialFolder};
 use vmcc_scenario::Plan;
 
@@ -31,6 +32,10 @@ fn folder_plan(plan: &Plan, engine: &str) -> folder::Plan {
         scenario: plan.name.clone(),
         engine: engine.to_owned(),
         definition: json!(plan.cases.iter().map(|c| &c.scenario).collect::<Vec<_>>()),
+        algorithms: Algorithm::external()
+            .iter()
+            .map(|own| (own.name().to_owned(), format!("{:016x}", own.build().unwrap_or_default())))
+            .collect(),
         cases: plan.cases.iter().map(|c| c.set.clone()).collect(),
         seeds: (0..plan.runs).map(|run| seed_of(plan, run)).collect(),
     }
@@ -70,6 +75,7 @@ mod tests {
             scenario: "x".into(),
             engine: "sim".into(),
             definition: json!([]),
+            algorithms: Default::default(),
             cases: Vec::new(),
             seeds: Vec::new(),
         };

@@ -31,6 +31,10 @@ id = "moves-data"
 check = "mean(goodput_bps, cc='lia') > 1000000"
 "#;
 
+fn inputs() -> Vec<(String, &'static [u8])> {
+    vec![(vmcc_engine::SCENARIO_FILE.to_owned(), SCENARIO.as_bytes())]
+}
+
 fn plan() -> Plan {
     Document::parse("two", SCENARIO).unwrap().plan(&Overrides::default()).unwrap()
 }
@@ -104,7 +108,7 @@ fn in_one_go(plan: &Plan, out: &Path) -> Summary {
     let mut session = Session::new(plan, &SIMULATOR, Some(folder));
     execute(&mut session, &SIMULATOR).unwrap();
     let summary = session.summary("a test".into());
-    session.assemble(&summary, SCENARIO).unwrap().unwrap().publish().unwrap();
+    session.assemble(&summary, &inputs()).unwrap().unwrap().publish().unwrap();
     summary
 }
 
@@ -135,7 +139,7 @@ fn an_interrupted_session_is_resumed_and_ends_like_one_in_one_go() {
     session.execute(&Execution { jobs: 2, stop: &stop, progress: &counted }).unwrap();
     assert_eq!(begun.load(Ordering::SeqCst), 4, "those that were finished before are told at once");
     let summary = session.summary("a test".into());
-    session.assemble(&summary, SCENARIO).unwrap().unwrap().publish().unwrap();
+    session.assemble(&summary, &inputs()).unwrap().unwrap().publish().unwrap();
 
     assert_eq!(summary.cases, whole.cases);
     assert_eq!(read_summary(&out).unwrap(), summary);
@@ -154,7 +158,7 @@ fn without_a_folder_only_the_summary_is_left() {
     let summary = session.summary("a test".into());
     assert_eq!((summary.engine.as_str(), summary.cases.len()), ("sim", 2));
     assert!(summary.work.packet_hops > Some(100));
-    assert!(session.partial_path().is_none() && session.assemble(&summary, SCENARIO).unwrap().is_none());
+    assert!(session.partial_path().is_none() && session.assemble(&summary, &inputs()).unwrap().is_none());
 }
 
 /// An engine that is the simulator but for cases that it refuses.

@@ -123,6 +123,9 @@ pub struct Plan {
     pub engine: String,
     /// The scenario after overrides, in any form that changes when the experiment changes.
     pub definition: Value,
+    /// Users' own algorithms, by name, each with what tells its code from another's.
+    #[serde(default)]
+    pub algorithms: BTreeMap<String, String>,
     /// Settings of each case.
     pub cases: Vec<Settings>,
     /// Seeds of the runs of every case.
@@ -139,6 +142,7 @@ impl Plan {
             ("seed or number of runs", self.seeds == other.seeds),
             ("list of cases", self.cases == other.cases),
             ("definition of the scenario", self.definition == other.definition),
+            ("code of the algorithms", self.algorithms == other.algorithms),
         ];
         checks.iter().find(|(_, same)| !same).map(|(name, _)| *name)
     }

@@ -1,6 +1,7 @@
 //! A result folder is complete or not there, and an interrupted run can be resumed.
 
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use vmcc_results::folder::{FolderError, PartialFolder, Plan, StoredRun, read_summary};
@@ -17,6 +18,7 @@ fn plan() -> Plan {
         scenario: "test".into(),
         engine: "sim".into(),
         definition: json!({"duration": "1s"}),
+        algorithms: BTreeMap::new(),
         cases: vec![case("lia", 1), case("vmcc", 100)],
         seeds: vec![7],
     }

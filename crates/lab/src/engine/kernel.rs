@@ -2,6 +2,7 @@
 
 use crate::engine::{OVERHEAD, WorkerProgram, checks, fraction, off_somewhere, specs};
 use crate::guest::{self, KernelImage};
+use crate::spec::Flow;
 use crate::vm::{VirtualMachine, cards};
 use crate::{Control, Error, LabSpec, Programs, workload};
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use vmcc_scenario::{Plan, ResolvedCase};
 #[derive(Debug)]
 pub struct Kernel {
     machines: Option<Machines>,
+    programs: Programs,
     /// Versions of the applications that run.
     versions: Vec<(String, String)>,
 }
@@ -43,10 +45,15 @@ impl Kernel {
         let specs = specs(plan)?;
         checks::kernel_can(plan)?;
         let flows = specs.iter().flat_map(|spec| &spec.flows);
-        let versions = workload::versions(flows, &Programs::default());
+        let programs = Programs::default();
+        let versions = workload::versions(flows, &programs);
         let Some(first) = specs.iter().find(|spec| !spec.machines.hosts.is_empty()) else {
-            return Ok(Self { machines: None, versions });
+            return Ok(Self { machines: None, programs, versions });
         };
+        if let Some(own) = specs.iter().flat_map(|spec| &spec.flows).find_map(Flow::external) {
+            let problem = format!("a virtual machine has the registry's algorithms, and not {own}");
+            return Err(Error::not_expressible(first.machines.key, problem).into());
+        }
         let worker = worker.ok_or_else(|| {
             Error::not_expressible(first.machines.key, "nobody says what a virtual machine shall run")
         })?;
@@ -60,7 +67,14 @@ impl Kernel {
             time_limit: durations.sum::<Duration>() * plan.runs + OVERHEAD,
             running: Mutex::new(None),
         };
-        Ok(Self { machines: Some(machines), versions })
+        Ok(Self { machines: Some(machines), programs, versions })
+    }
+
+    /// Adds words to the command of the ends of QUIC, before their order.
+    #[must_use]
+    pub fn with_quic_options(mut self, words: Vec<String>) -> Self {
+        self.programs.quic.extend(words);
+        self
     }
 }
 
@@ -96,16 +110,17 @@ impl Engine for Kernel {
         if let Some(machines) = &self.machines {
             return Ok(machines.run(case, seed, stop, &mut report)?);
         }
-        Ok(without_machine(&LabSpec::try_from(case)?.with_seed(seed), stop, &mut report)?)
+        let spec = LabSpec::try_from(case)?.with_seed(seed);
+        Ok(without_machine(&spec, self.programs.clone(), (stop, &mut report))?)
     }
 }
 
 fn without_machine(
     spec: &LabSpec,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&crate::Progress),
+    programs: Programs,
+    (cancel, progress): (&AtomicBool, &mut dyn FnMut(&crate::Progress)),
 ) -> Result<RunOutput, Error> {
-    crate::run(spec, &mut Control { cancel: stop, progress, programs: Programs::default(), machine: None })
+    crate::run(spec, &mut Control { cancel, progress, programs, machine: None })
 }
 
 impl Machines {
@@ -123,7 +138,7 @@ impl Machines {
         let before = running.take();
         if spec.machines.hosts.is_empty() {
             drop(before);
-            return without_machine(&spec, stop, progress);
+            return without_machine(&spec, Programs::default(), (stop, progress));
         }
         let mut machine = match before {
             Some(machine) => machine,

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::process::MAX_OUTPUT_BYTES;
 use crate::traffic_gen::Settings;
 use crate::workload::{Generating, HEADERS_BYTES, NUMBER_BYTES, Probing};
-use vmcc_cc::Params;
+use vmcc_cc::{Algorithm, Params};
 use vmcc_network::Unloaded;
 use vmcc_scenario::model::{FileProgram, ObjectProgram, RequestProgram};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
@@ -73,6 +73,14 @@ pub enum Cc {
     Registry(Params),
     /// One of the registry that the program has itself: the kernel's is not asked.
     Own(Params),
+}
+
+impl Flow {
+    /// Its algorithm, if that is not of the registry.
+    pub(crate) fn external(&self) -> Option<Algorithm> {
+        let (Cc::Registry(params) | Cc::Own(params)) = &self.cc else { return None };
+        Some(params.algorithm()).filter(|algorithm| algorithm.build().is_some())
+    }
 }
 
 /// Task of each connection of a flow; it determines the programs.

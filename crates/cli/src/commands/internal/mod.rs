@@ -16,6 +16,10 @@ pub(crate) fn internal(action: InternalAction, ui: &Ui) -> Result<Exit, Failure>
     match action {
         InternalAction::Completions { shell } => completions(shell, ui),
         InternalAction::Man { folder } => manual(&folder, ui),
+        InternalAction::AlgorithmCheck { folder, file } => {
+            vmcc_external::worker(&folder, &file);
+            Ok(Exit::Done)
+        }
         #[cfg(feature = "kernel")]
         InternalAction::KernelCheck { algorithms } => kernel_check::check(&algorithms, ui),
         #[cfg(feature = "kernel")]
@@ -26,7 +30,11 @@ pub(crate) fn internal(action: InternalAction, ui: &Ui) -> Result<Exit, Failure>
             done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))
         }
         #[cfg(feature = "kernel")]
-        InternalAction::QuicEnd { order } => {
+        InternalAction::QuicEnd { algorithms, libraries, order } => {
+            for (file, library) in algorithms.iter().zip(&libraries) {
+                vmcc_external::load_compiled(file, library)
+                    .map_err(|e| crate::failure::external_failure(&e))?;
+            }
             let done = vmcc_lab::quic_end(&order);
             done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))
         }

@@ -62,6 +62,7 @@ fn task(name: &str, out: &Path, options: &ReproduceOptions) -> RunOptions {
     };
     let target = out.join(name).join(options.engine.name());
     let common = DemoOptions {
+        algorithms: Vec::new(),
         engine: options.engine.choice(),
         set: Vec::new(),
         seed: None,

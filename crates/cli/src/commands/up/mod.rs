@@ -7,6 +7,7 @@ mod load;
 
 #[cfg(not(feature = "kernel"))]
 use super::absent::{agent, load};
+use super::algorithm;
 use crate::args::UpOptions;
 use crate::failure::{Exit, Failure};
 use crate::ui::Ui;
@@ -16,14 +17,27 @@ use agent::agent;
 pub(crate) use agent::say;
 #[cfg(feature = "kernel")]
 use load::load;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use vmcc_cc::{Algorithm, Params};
 
 /// Parses everything before anything is loaded.
 pub(crate) fn up(options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
     match &options.config {
         Some(file) => agent(file, ui),
-        None => load(&parameters(options)?, options, ui),
+        None => {
+            load_files(options, ui)?;
+            load(&parameters(options)?, options, ui)
+        }
     }
+}
+
+/// Compiles and registers the algorithms that are given as files.
+fn load_files(options: &UpOptions, ui: &Ui) -> Result<(), Failure> {
+    let files = options.algorithms.iter().filter(|name| vmcc_external::is_file(name));
+    let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
+    let own = algorithm::load(&files, ui)?;
+    if own.is_empty() { Ok(()) } else { algorithm::compile(&own) }
 }
 
 /// Expected syntax of a parameter, for messages.
@@ -31,7 +45,10 @@ const EXPECTED: &str = "expected ALGORITHM.PARAMETER=VALUE, such as vmcc.theta=5
 
 /// The algorithms asked for with their parameters.
 fn parameters(options: &UpOptions) -> Result<Vec<Params>, Failure> {
-    let by_name = |name: &String| Algorithm::by_name(name).map_err(Failure::usage);
+    let by_name = |name: &String| {
+        let name = if vmcc_external::is_file(name) { own_name(name) } else { name.as_str() };
+        Algorithm::by_name(name).map_err(Failure::usage)
+    };
     let named: Vec<Algorithm> = options.algorithms.iter().map(by_name).collect::<Result<_, _>>()?;
     let algorithms = if named.is_empty() { Algorithm::all().collect() } else { named };
     let mut wanted: Vec<Params> = algorithms.into_iter().map(Params::defaults).collect();
@@ -39,6 +56,11 @@ fn parameters(options: &UpOptions) -> Result<Vec<Params>, Failure> {
         apply(setting, &mut wanted)?;
     }
     Ok(wanted)
+}
+
+/// Name of the algorithm in a file that was loaded.
+fn own_name(file: &str) -> &str {
+    Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or(file)
 }
 
 /// `vmcc.theta=5`

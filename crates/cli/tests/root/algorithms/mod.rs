@@ -2,4 +2,5 @@
 
 mod flood;
 mod kernel;
+mod own;
 mod paths;
