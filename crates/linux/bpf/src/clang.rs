@@ -1,4 +1,4 @@
-//! How clang compiles an algorithm for the kernel. The build script and [`crate::compile`] share this file.
+//! Options of clang for an algorithm in the kernel. The build script and [`crate::compile`] share this file.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
