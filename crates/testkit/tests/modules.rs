@@ -31,7 +31,6 @@ const REMAINING: &[(&str, &[&str])] = &[
     ("sim", &["engine", "net"]),
     ("sim::build", &["fabric", "net", "queue"]),
     ("sim::engine", &["parallel", "run"]),
-    ("sim::net", &["fifo", "link", "spec"]),
     ("sim::run", &["changes", "reroute", "setup", "subflows"]),
     ("sim::tcp", &["conn", "record", "rx", "shard", "subflow", "tx", "world"]),
 ];

@@ -6,61 +6,11 @@
 //! Other sizes are stored apart. The time until the link is idle bounds the backlog. The exact backlog is needed only near
 //! the limit and the threshold; it is then counted, and packets whose transmission has begun are dropped from the record.
 
-use super::link::{Buffer, Link};
+use super::buffer::{Backlog, Buffer, FifoState};
+use super::link::{Link, NO_RECENT};
 
-/// No packets, in [`Link::recent`].
-pub(crate) const NO_RECENT: u64 = 1;
-/// With so many, [`Link::recent`] has room for some more.
+/// With this number of bits in use, [`Link::recent`] has room for some more.
 const SPILL_THRESHOLD: u32 = 47;
-/// Most packets that [`Link::recent`] has a bit for.
-pub(crate) const MAX_RECENT: u32 = 63;
-
-/// Packets that wait, without the one in service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Backlog {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-}
-
-/// Waiting packets of a link beside [`Link::recent`], as of the last exact count.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FifoState {
-    /// Sizes of those before [`Link::recent`], the first `done` of which are kept no longer.
-    older: Vec<u16>,
-    done: u32,
-    /// Most packets that wait; [`u32::MAX`]: any.
-    pub(crate) limit_packets: u32,
-    /// Packets accepted before the first that is kept.
-    gone_packets: u64,
-    /// Their bytes.
-    gone_bytes: u64,
-    /// Start of the transmission of the first packet that is kept, in ps.
-    next_ps: u64,
-}
-
-impl FifoState {
-    pub(crate) fn new(limit_packets: u32) -> FifoState {
-        FifoState { limit_packets, ..FifoState::default() }
-    }
-
-    /// With fewer packets in [`Link::recent`], fewer than the limit wait.
-    fn room(&self) -> u8 {
-        let older = u32::try_from(self.older().len()).unwrap_or(u32::MAX);
-        self.limit_packets.saturating_sub(older).min(MAX_RECENT) as u8
-    }
-
-    fn older(&self) -> &[u16] {
-        &self.older[self.done as usize..]
-    }
-
-    /// Gives room back before more come, when there is as much of it as of what moves.
-    fn compact(&mut self) {
-        if self.done as usize >= self.older().len() {
-            self.older.drain(..self.done as usize);
-            self.done = 0;
-        }
-    }
-}
 
 impl Link {
     /// Takes a packet into a plain FIFO if nothing about it needs thought; whether it has. Busy or free, this size or that:

@@ -1,11 +1,11 @@
 //! One link's hot state: a cache line.
 
-use crate::net::fifo::{Backlog, FifoState, MAX_RECENT, NO_RECENT};
-use crate::net::spec::{Limit, LinkSpec, QueueSpec, Threshold};
-use crate::time::Span;
+use crate::net::buffer::Buffer;
+use crate::net::rate::{packet_ps, ps_per_byte_q16, wire_ps};
+use crate::net::spec::LinkSpec;
 
-/// Fractional bits of the time per byte.
-const RATE_SHIFT: u32 = 16;
+/// No packets, in [`Link::recent`].
+pub(crate) const NO_RECENT: u64 = 1;
 
 /// Hot state of a link: all that a packet touches which joins a short queue.
 #[derive(Clone, Debug)]
@@ -37,58 +37,11 @@ pub(crate) struct Link {
 
 const _: () = assert!(size_of::<Link>() == 64);
 
-/// Rarely used state of a link: also one cache line.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Buffer {
-    /// Most bytes that wait, the arriving packet included; [`NO_LIMIT`]: any.
-    limit_bytes: u32,
-    /// Waiting bytes above which to mark; [`NO_LIMIT`]: never.
-    mark_bytes: u32,
-    /// Waiting packets, as of the last exact count.
-    pub(crate) fifo: FifoState,
-}
-
-const _: () = assert!(size_of::<Buffer>() == 64);
-
-/// A limit or threshold that is never reached.
-const NO_LIMIT: u32 = u32::MAX;
-
-impl Buffer {
-    pub(crate) fn new(spec: &LinkSpec) -> Buffer {
-        let (limit, mark) = match &spec.queue {
-            QueueSpec::Fifo { limit, mark } => (*limit, *mark),
-            QueueSpec::Red(red) => (red.limit, None),
-            QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => (Limit::Unlimited, None),
-        };
-        let limit_bytes = match limit {
-            Limit::Bytes(bytes) => u32::try_from(bytes).unwrap_or(NO_LIMIT),
-            Limit::Packets(_) | Limit::Unlimited => NO_LIMIT,
-        };
-        let limit_packets = if let Limit::Packets(count) = limit { count } else { NO_LIMIT };
-        let in_bytes = |mark: Threshold| mark.in_bytes(ps_per_byte_q16(spec.rate_bps));
-        let mark_bytes = mark.map_or(NO_LIMIT, |mark| u32::try_from(in_bytes(mark)).unwrap_or(NO_LIMIT));
-        Buffer { limit_bytes, mark_bytes, fifo: FifoState::new(limit_packets) }
-    }
-
-    /// No room for a packet of `size` beside the backlog.
-    pub(crate) fn is_full(&self, waiting: Backlog, size: u16) -> bool {
-        let bytes = waiting.bytes + u64::from(size);
-        waiting.packets >= u64::from(self.fifo.limit_packets)
-            || (bytes > u64::from(self.limit_bytes) && self.limit_bytes != NO_LIMIT)
-    }
-
-    /// An arrival that meets this backlog is marked.
-    pub(crate) fn marks(&self, waiting: Backlog) -> bool {
-        waiting.bytes > u64::from(self.mark_bytes) && self.mark_bytes != NO_LIMIT
-    }
-}
-
 impl Link {
     /// `buffer` is what holds its packets.
     pub(crate) fn new(spec: &LinkSpec, buffer: &Buffer, plain: bool) -> Link {
         let ps_per_byte_q16 = ps_per_byte_q16(spec.rate_bps);
-        let reached = u64::from(buffer.limit_bytes.min(buffer.mark_bytes));
+        let reached = buffer.near_bytes();
         // Each of as many packets as bytes at most takes less than a picosecond more than is counted.
         let sure_ps = wire_ps(reached, ps_per_byte_q16).saturating_sub(reached);
         Link {
@@ -100,7 +53,7 @@ impl Link {
             bytes: 0,
             recent: NO_RECENT,
             sizes: [0; 2],
-            room: buffer.fifo.limit_packets.min(MAX_RECENT) as u8,
+            room: buffer.fifo.room(),
             plain,
         }
     }
@@ -117,10 +70,10 @@ impl Link {
         self.ps_per_byte_q16 = ps_per_byte_q16(rate_bps);
     }
 
-    /// Time on the wire, ps. `size` is at most 65535 and the rate at least 2 kbit/s: no overflow.
+    /// Time on the wire, ps.
     #[inline]
     pub(crate) fn wire_ps(&self, size: u16) -> u64 {
-        (u64::from(size) * self.ps_per_byte_q16) >> RATE_SHIFT
+        packet_ps(size, self.ps_per_byte_q16)
     }
 
     /// Counts a packet that was accepted.
@@ -129,34 +82,4 @@ impl Link {
         self.packets += 1;
         self.bytes += u64::from(size);
     }
-}
-
-/// Picoseconds per byte of a rate in bits per second, Q16, rounded to nearest.
-pub(crate) fn ps_per_byte_q16(rate_bps: u64) -> u64 {
-    let numerator = 8_000_000_000_000u128 << RATE_SHIFT;
-    ((numerator + u128::from(rate_bps / 2)) / u128::from(rate_bps)) as u64
-}
-
-impl Threshold {
-    /// The most bytes that are not above it.
-    pub(crate) fn in_bytes(self, ps_per_byte_q16: u64) -> u64 {
-        match self {
-            Threshold::Bytes(bytes) => bytes,
-            Threshold::Time(span) => {
-                let bytes = (u128::from(span.ps()) << RATE_SHIFT) / u128::from(ps_per_byte_q16.max(1));
-                u64::try_from(bytes).unwrap_or(u64::MAX)
-            }
-        }
-    }
-}
-
-/// Time `bytes` take, ps; saturates.
-pub(crate) fn wire_ps(bytes: u64, ps_per_byte_q16: u64) -> u64 {
-    let ps = (u128::from(bytes) * u128::from(ps_per_byte_q16)) >> RATE_SHIFT;
-    u64::try_from(ps).unwrap_or(u64::MAX)
-}
-
-/// Time `bytes` take at `rate_bps`.
-pub(crate) fn wire_time(bytes: u64, rate_bps: u64) -> Span {
-    Span::from_ps(wire_ps(bytes, ps_per_byte_q16(rate_bps)))
 }

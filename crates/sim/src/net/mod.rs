@@ -5,12 +5,14 @@
 //! shape, count packets, or change at run time have a *scheduler* and take a second event per packet. Both kinds mean the
 //! same by a buffer and by a threshold, the kernel's: what waits, without the packet in service.
 
+mod buffer;
 mod fifo;
 mod impair;
 mod link;
 mod network;
 mod payload;
 mod queue;
+mod rate;
 mod red;
 mod scheduler;
 mod spec;

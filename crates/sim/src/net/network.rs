@@ -5,11 +5,12 @@ use std::sync::Arc;
 use prefetch_index::prefetch_index;
 
 use crate::engine::wheel::{EventKey, Kind, Wheel};
-use crate::net::fifo::Backlog;
+use crate::net::buffer::{Backlog, Buffer};
 use crate::net::impair::Impairment;
-use crate::net::link::{Buffer, Link, wire_ps};
+use crate::net::link::Link;
 use crate::net::payload::Payloads;
 use crate::net::queue::QueuedPacket;
+use crate::net::rate::packet_ps;
 use crate::net::red::{Red, Verdict};
 use crate::net::scheduler::{Action, Enqueued, Scheduler, needs_scheduler};
 use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
@@ -414,7 +415,7 @@ impl Network {
             return;
         };
         let q16 = link.ps_per_byte_q16();
-        let action = scheduler.dequeue(now, |size| Span::from_ps(wire_ps(size.into(), q16)));
+        let action = scheduler.dequeue(now, |size| Span::from_ps(packet_ps(size, q16)));
         let again = match action {
             Action::Idle => return,
             Action::Wait(until) => until,

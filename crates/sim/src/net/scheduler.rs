@@ -1,10 +1,10 @@
 //! Packet schedulers: links that select the next packet at departure, because of classes, shapers, or a rate or state that
 //! changes. Two events per packet: the wire becomes free, the packet arrives.
 
-use crate::net::link::ps_per_byte_q16;
 use crate::net::queue::drr::Drr;
 use crate::net::queue::shaper::{Shaper, leaves};
 use crate::net::queue::{ClassQueue, Next, QueuedPacket};
+use crate::net::rate::ps_per_byte_q16;
 use crate::net::spec::{Limit, LinkSpec, Marking, QueueSpec, Scheduling, Threshold};
 use crate::time::{Span, Time};
 

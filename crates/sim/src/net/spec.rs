@@ -1,6 +1,6 @@
 //! Description of a network before it runs: nodes, links, routes.
 
-use crate::net::link::wire_time;
+use crate::net::rate::{bytes_within, wire_time};
 use crate::packet::{LinkId, RouteId};
 use crate::time::{Span, Time};
 
@@ -30,6 +30,16 @@ pub enum Threshold {
     Bytes(u64),
     /// Time to send them at the link's rate.
     Time(Span),
+}
+
+impl Threshold {
+    /// The most bytes that are not above it.
+    pub(crate) fn in_bytes(self, ps_per_byte_q16: u64) -> u64 {
+        match self {
+            Threshold::Bytes(bytes) => bytes,
+            Threshold::Time(span) => bytes_within(span, ps_per_byte_q16),
+        }
+    }
 }
 
 /// RED as in Floyd and Jacobson (IEEE/ACM ToN 1(4), 1993), counting bytes.

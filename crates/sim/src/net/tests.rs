@@ -81,7 +81,7 @@ impl Bed {
 
     /// Packets of one class at `rate_bps` from 0 to `until`.
     fn stream(&mut self, rate_bps: u64, until: Time, packet: Packet) {
-        let gap = link::wire_time(packet.size_bytes.into(), rate_bps);
+        let gap = rate::wire_time(packet.size_bytes.into(), rate_bps);
         let mut at = Time::ZERO;
         while at < until {
             self.send(at, packet);

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::net::link::wire_ps;
+use crate::net::rate::wire_ps;
 use crate::net::queue::{ClassQueue, Next};
 use crate::time::{Span, Time};
 
@@ -136,7 +136,7 @@ impl RoundTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::link::ps_per_byte_q16;
+    use crate::net::rate::ps_per_byte_q16;
     use crate::net::queue::QueuedPacket;
     use crate::net::spec::Limit;
 
