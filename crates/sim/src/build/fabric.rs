@@ -9,40 +9,13 @@ use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Event, EventKind};
 use vmcc_units::BitsPerSec;
 
+use super::error::FabricError;
 use super::span;
 use crate::engine::Partition;
-use crate::net::{NetError, NetSpec, NodeId};
+use crate::net::{NetSpec, NodeId};
 use crate::packet::{LinkId, RouteId};
 use crate::rng::Stream;
 use crate::time::Span;
-
-/// Error of a scenario's topology that cannot be simulated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FabricError {
-    /// The network refused a part.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// A combination that the simulator does not have.
-    #[error("{what} is not simulated; {remedy}")]
-    Unsupported {
-        /// Unsupported feature.
-        what: &'static str,
-        /// Alternative for the user.
-        remedy: &'static str,
-    },
-    /// A host that the topology does not have.
-    #[error("the topology has no host called `{0}`")]
-    UnknownHost(String),
-    /// Two hosts without a route between them.
-    #[error("there is no path from `{from}` to `{to}`")]
-    NoPath {
-        /// The sender.
-        from: String,
-        /// The receiver.
-        to: String,
-    },
-}
 
 /// A route from one host to another, and the route back.
 #[derive(Clone, Debug, PartialEq, Eq)]

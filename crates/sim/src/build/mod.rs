@@ -1,11 +1,13 @@
 //! A network's description as the simulator's ports and source routes.
 
+mod error;
 mod fabric;
 mod net;
 mod partition;
 mod queue;
 
-pub use fabric::{Fabric, FabricError, NamedPath, RoutePair};
+pub use error::FabricError;
+pub use fabric::{Fabric, NamedPath, RoutePair};
 pub use net::net_spec;
 pub use partition::partition;
 

@@ -3,7 +3,7 @@
 use vmcc_network::{Network, Port};
 use vmcc_units::Bytes;
 
-use super::fabric::FabricError;
+use super::error::FabricError;
 use super::queue::{self, loss};
 use super::span;
 use crate::net::{JitterSpec, LinkSpec, NetSpec, NodeId, QueueSpec};

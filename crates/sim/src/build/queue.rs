@@ -3,7 +3,7 @@
 use vmcc_network::{Discipline, Guarantee, LinkSettings, Loss, Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Nanos, Packets};
 
-use super::fabric::FabricError;
+use super::error::FabricError;
 use super::span;
 use crate::net::{
     ClassSpec, Limit, LossSpec, Marking as PortMarking, QueueSpec, RedSpec, Scheduling, ShaperClass,
