@@ -48,6 +48,7 @@ mod simulator;
 pub mod tcp;
 mod traffic;
 mod transport;
+mod wheel;
 
 pub use run::{Options, SimError, observe_case, run_case};
 pub use simulator::Simulator;

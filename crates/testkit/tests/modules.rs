@@ -28,8 +28,6 @@ const REMAINING: &[(&str, &[&str])] = &[
     ),
     ("quic/apps::proxy", &["client", "datagrams", "link"]),
     ("sim", &["datagram", "hosts", "probe", "quic", "run", "tcp", "traffic", "transport"]),
-    ("sim", &["engine", "net"]),
-    ("sim::engine", &["parallel", "run"]),
     ("sim::run", &["changes", "reroute", "setup", "subflows"]),
     ("sim::tcp", &["conn", "record", "rx", "shard", "subflow", "tx", "world"]),
 ];

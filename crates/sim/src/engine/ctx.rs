@@ -1,10 +1,10 @@
 //! Interface of the engine to hosts, and the state of a shard's network.
 
 use crate::engine::timer::{Timer, TimerId};
-use crate::engine::wheel::{EventKey, Kind, Wheel};
 use crate::net::{Change, LinkCounters, NetSpec, Network, Probe};
 use crate::packet::{LinkId, Packet, Sack};
 use crate::time::Time;
+use crate::wheel::{EventKey, Kind, Wheel};
 
 /// Action of a control event.
 #[derive(Clone, Copy, Debug)]

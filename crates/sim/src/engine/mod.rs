@@ -20,14 +20,15 @@
 
 mod ctx;
 mod parallel;
+mod partition;
 mod run;
 mod shard;
 mod timer;
-pub(crate) mod wheel;
 
 pub use ctx::{ClassSample, Ctx, QueueSample};
 pub(crate) use parallel::Bounds;
-pub use run::{Engine, Partition};
+pub use partition::Partition;
+pub use run::Engine;
 pub use timer::{Timer, TimerId};
 
 use crate::packet::{Packet, Sack};

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::engine::Endpoints;
-use crate::engine::run::Partition;
+use crate::engine::partition::Partition;
 use crate::engine::shard::Shard;
 use crate::net::{Crossings, END, LinkChange, NetError, NetSpec};
 use crate::time::{Span, Time};

@@ -1,10 +1,10 @@
 //! One shard: a part of the network, its hosts, and the loop over its events.
 
-use crate::engine::wheel::{Due, EventKey, Kind, Prefetch};
 use crate::engine::{Ctx, Endpoints, TimerId};
 use crate::net::{ACK_ONLY, AT_HOST, Crossings, MAX_ENDPOINT, Network};
 use crate::packet::{Packet, Sack};
 use crate::time::Time;
+use crate::wheel::{Due, EventKey, Kind, Prefetch};
 
 #[derive(Debug)]
 pub(crate) struct Shard<E> {

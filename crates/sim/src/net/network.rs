@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use prefetch_index::prefetch_index;
 
-use crate::engine::wheel::{EventKey, Kind, Wheel};
 use crate::net::buffer::{Backlog, Buffer};
 use crate::net::impair::Impairment;
 use crate::net::link::Link;
@@ -17,6 +16,7 @@ use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
 use crate::packet::{LinkId, Packet, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
+use crate::wheel::{EventKey, Kind, Wheel};
 
 /// Entry of the run-time route array: link id, shard that owns the link, and [`AT_HOST`] at the end of a
 /// route, where the owner is that of the host.

@@ -96,7 +96,7 @@ pub(crate) struct Due {
     pub(crate) target: u32,
 }
 
-/// Somebody who prepares for events. Nothing that changes results.
+/// Preparation for coming events. Changes no result.
 pub(crate) trait Prefetch: Copy {
     /// The event comes within a fine bucket or two.
     fn soon(self, key: EventKey, payload: u32, target: u32);
