@@ -6,8 +6,8 @@ use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{DescheduleEvent, EventKind, First};
 
 use super::error::SimError;
-use super::setup::Setup;
 use crate::build::{Fabric, RoutePair, loss, span};
+use crate::engine::Engine;
 use crate::hosts::{Hosts, OffTimes, Periods, ResumeConfig};
 use crate::net::LinkChange;
 use crate::rng::{Stream, Streams};
@@ -160,10 +160,15 @@ fn original_routes(fabric: &Fabric, scenario: &Scenario, ends: Ends) -> Result<V
 }
 
 /// Applies the moves of this moment.
-pub(crate) fn apply_moves(setup: &mut Setup, now: Time) {
-    let due = setup.moves.iter().filter(|moves| moves.at == now);
-    let mut hosts: Vec<&mut Hosts> = setup.engine.hosts_mut().collect();
+pub(super) fn apply(
+    moves: &[RouteChanges],
+    now: Time,
+    transports: &mut [Box<dyn Transport>],
+    engine: &mut Engine<Hosts>,
+) {
+    let due = moves.iter().filter(|moves| moves.at == now);
+    let mut hosts: Vec<&mut Hosts> = engine.hosts_mut().collect();
     for (kind, moved) in due.flat_map(|moves| &moves.moved) {
-        setup.transports[*kind].reroute(moved, &mut hosts);
+        transports[*kind].reroute(moved, &mut hosts);
     }
 }

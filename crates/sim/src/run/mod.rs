@@ -70,15 +70,12 @@ pub fn observe_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Re
 fn run(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<(Setup, Accounts), SimError> {
     let mut setup = Setup::build(case, seed, options.threads.max(1))?;
     // A mapping that holds from the start is no stop.
-    changes::apply_moves(&mut setup, Time::ZERO);
-    subflows::check(&setup)?;
-    subflows::manage(&mut setup, Time::ZERO);
+    setup.apply_events(Time::ZERO);
     let mut accounts = Accounts::new(&setup);
     for stop in stops(&setup) {
         run_until(&mut setup, stop, options)?;
         accounts.settle(&mut setup, stop);
-        changes::apply_moves(&mut setup, stop);
-        subflows::manage(&mut setup, stop);
+        setup.apply_events(stop);
         if let Some(progress) = options.progress {
             progress(stop.ps() as f64 / setup.end.ps().max(1) as f64);
         }

@@ -62,6 +62,10 @@ impl Setup {
             hosts[usize::from(partition.shard_of()[node as usize])].deschedule(node, times);
         }
         let managed = subflows::plan(&scenario);
+        if moves.is_empty() {
+            // One that moves may move to the path that an event names.
+            subflows::check(&managed, &transports, &fabric.paths)?;
+        }
         let (warmup, end) = (Time::ZERO + span(scenario.warmup), Time::ZERO + span(scenario.duration));
         let interval = span(scenario.interval());
         for queue in fabric.paths.iter().map(|path| path.queue).collect::<Vec<_>>() {
@@ -83,6 +87,12 @@ impl Setup {
             interval,
             warnings,
         })
+    }
+
+    /// Applies the scenario's events of this moment: subflows are changed on the paths that they are on by then.
+    pub(crate) fn apply_events(&mut self, now: Time) {
+        changes::apply(&self.moves, now, &mut self.transports, &mut self.engine);
+        subflows::apply(&self.managed, now, (&self.transports, &self.fabric.paths), &mut self.engine);
     }
 
     /// Events that only take samples: the one count that depends on threads.

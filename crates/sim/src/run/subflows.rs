@@ -4,9 +4,11 @@ use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Event, EventKind, SubflowEvent};
 
 use super::error::SimError;
-use super::setup::Setup;
-use crate::build::span;
+use crate::build::{NamedPath, span};
+use crate::engine::Engine;
+use crate::hosts::Hosts;
 use crate::time::Time;
+use crate::transport::Transport;
 
 /// A change of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,32 +45,34 @@ pub(crate) fn plan(scenario: &Scenario) -> Vec<Managed> {
     scenario.event.iter().filter_map(managed).collect()
 }
 
-/// Checks that every event applies to at least one subflow.
+/// Checks that every event applies to at least one subflow where these start.
 ///
 /// # Errors
-/// [`SimError::NoSubflow`] for an event that applies to none. With remaps or reroutes there is no error,
-/// because a subflow may move to the event's path.
-pub(crate) fn check(setup: &Setup) -> Result<(), SimError> {
-    let means = |managed: &&Managed| {
-        setup.transports.iter().any(|kind| kind.has_subflow(&managed.which, &setup.fabric.paths))
-    };
-    match setup.managed.iter().find(|managed| !means(managed)) {
-        Some(managed) if setup.moves.is_empty() => {
-            Err(SimError::NoSubflow { at_s: managed.at.since(Time::ZERO).secs_f64() })
-        }
-        _ => Ok(()),
+/// [`SimError::NoSubflow`] for an event that applies to none.
+pub(super) fn check(
+    all: &[Managed],
+    transports: &[Box<dyn Transport>],
+    paths: &[NamedPath],
+) -> Result<(), SimError> {
+    let applies =
+        |managed: &Managed| transports.iter().any(|kind| kind.has_subflow(&managed.which, paths));
+    match all.iter().find(|managed| !applies(managed)) {
+        Some(managed) => Err(SimError::NoSubflow { at_s: managed.at.since(Time::ZERO).secs_f64() }),
+        None => Ok(()),
     }
 }
 
 /// Changes the subflows of every event at this moment.
-pub(crate) fn manage(setup: &mut Setup, now: Time) {
-    let shards = setup.hosts().len();
-    for managed in setup.managed.iter().filter(|managed| managed.at == now) {
-        for (kind, shard) in
-            setup.transports.iter().flat_map(|kind| (0..shards).map(move |shard| (kind, shard)))
-        {
-            let paths = &setup.fabric.paths;
-            setup.engine.act(shard, now, |hosts, ctx| kind.manage(managed, paths, shard, (hosts, ctx)));
+pub(super) fn apply(
+    all: &[Managed],
+    now: Time,
+    (transports, paths): (&[Box<dyn Transport>], &[NamedPath]),
+    engine: &mut Engine<Hosts>,
+) {
+    let shards = engine.hosts().count();
+    for managed in all.iter().filter(|managed| managed.at == now) {
+        for (kind, shard) in transports.iter().flat_map(|kind| (0..shards).map(move |shard| (kind, shard))) {
+            engine.act(shard, now, |hosts, ctx| kind.manage(managed, paths, shard, (hosts, ctx)));
         }
     }
 }
