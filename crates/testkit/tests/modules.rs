@@ -28,7 +28,6 @@ const REMAINING: &[(&str, &[&str])] = &[
     ),
     ("quic/apps::proxy", &["client", "datagrams", "link"]),
     ("sim", &["datagram", "hosts", "probe", "quic", "run", "tcp", "traffic", "transport"]),
-    ("sim::tcp", &["conn", "record", "rx", "shard", "subflow", "tx", "world"]),
 ];
 
 fn crates() -> PathBuf {

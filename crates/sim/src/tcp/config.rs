@@ -255,6 +255,10 @@ pub struct AlgorithmId(pub(crate) u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigId(pub(crate) u16);
 
+/// A connection, numbered in order of creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u32);
+
 /// A connection to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnSpec {

@@ -38,8 +38,8 @@ mod window;
 mod world;
 
 pub use config::{
-    AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, Object, ReceiveBuffer, SubflowSpec,
-    TcpConfig,
+    AckPath, AlgorithmId, App, ConfigId, ConnId, ConnSpec, Ecn, LossDetection, Object, ReceiveBuffer,
+    SubflowSpec, TcpConfig,
 };
 pub use limits::LimitTimes;
 pub(crate) use record::MAX_REDUCTIONS;
@@ -50,4 +50,4 @@ pub(crate) use scenario::{make, rtt_group};
 pub(crate) use shard::Connections;
 pub(crate) use timers::runs_in_softirq;
 pub use vmcc_multipath::Scheduler;
-pub use world::{ConnId, Directory, World};
+pub use world::{Directory, World};

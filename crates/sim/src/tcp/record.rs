@@ -1,6 +1,6 @@
 //! Records of a run: counters, flow records, samples.
 
-use super::world::ConnId;
+use super::config::ConnId;
 use crate::time::{Span, Time};
 use hdrhistogram::Histogram;
 

@@ -1,13 +1,12 @@
 //! All connections of one shard of the engine: flat tables, and where each event goes.
 
-use super::config::TcpConfig;
+use super::config::{ConnId, TcpConfig};
 use super::conn::Conn;
 use super::record::{Response, RttGroups, Sample};
 use super::rx::{MessageAction, Rx, RxConn, RxSubflow};
 use super::subflow::Subflow;
 use super::timers::Purpose;
 use super::tx::{Selected, SubflowChange, Tx};
-use super::world::ConnId;
 use crate::engine::{Timer, TimerId};
 use crate::hosts::Wire;
 use crate::packet::{Packet, Sack};

@@ -1,7 +1,7 @@
 //! A network of one pipe per route, for packet-level tests: each packet is delayed, or lost, as a script says.
 
-use super::config::{AckPath, App, ConnSpec, SubflowSpec, TcpConfig};
-use super::world::{ConnId, Directory, World};
+use super::config::{AckPath, App, ConnId, ConnSpec, SubflowSpec, TcpConfig};
+use super::world::{Directory, World};
 use crate::engine::{Timer, TimerId};
 use crate::hosts::{Hosts, OffTimes, ResumeConfig, Wire};
 use crate::packet::{Packet, RouteId, Sack};

@@ -1,7 +1,7 @@
 //! Setting up connections, and finding their results again.
 
 use super::ack_path::AckRoutes;
-use super::config::{AlgorithmId, App, ConfigId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
+use super::config::{AlgorithmId, App, ConfigId, ConnId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
 use super::limits::LimitTimes;
 use super::record::{FlowRecord, RttGroups, SubflowRecord};
@@ -14,10 +14,6 @@ use crate::packet::RouteId;
 use crate::time::{Span, Time};
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, MAX_PATHS, Params};
-
-/// A connection, numbered in order of creation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(pub u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
