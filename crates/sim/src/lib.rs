@@ -36,13 +36,16 @@
 pub mod bench;
 pub mod build;
 mod datagram;
+mod endpoint;
 pub mod engine;
+mod error;
 pub mod hosts;
 pub mod net;
 pub mod packet;
 mod probe;
 mod quic;
 pub mod rng;
+mod rtts;
 pub mod run;
 mod simulator;
 pub mod tcp;
@@ -50,6 +53,7 @@ mod traffic;
 mod transport;
 mod wheel;
 
-pub use run::{Options, SimError, observe_case, run_case};
+pub use error::{HostError, SimError};
+pub use run::{Options, observe_case, run_case};
 pub use simulator::Simulator;
 pub use vmcc_units::time;

@@ -5,7 +5,7 @@
 //! no other's draws, and the order in which streams are made does not matter.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
 /// One stream. Implements the traits of the `rand` crate.
@@ -32,10 +32,24 @@ impl Streams {
     }
 }
 
+/// Uniform in [0, 1).
+pub(crate) fn uniform(stream: &mut Stream) -> f64 {
+    (stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Exponential with this mean. The logarithm is the same on every machine.
+pub(crate) fn exponential(stream: &mut Stream, mean: f64) -> f64 {
+    -libm::log(1.0 - uniform(stream)) * mean
+}
+
+/// Uniform below `n`, which must not be 0; the bias is below n / 2^64.
+pub(crate) fn below(stream: &mut Stream, n: usize) -> usize {
+    ((u128::from(stream.next_u64()) * n as u128) >> 64) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_xoshiro::rand_core::Rng;
 
     #[test]
     fn streams_depend_on_seed_and_name_only() {

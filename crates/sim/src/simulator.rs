@@ -1,7 +1,8 @@
 //! The simulator as an engine beside others.
 
 use crate::build::Fabric;
-use crate::run::{Options, SimError, run_case};
+use crate::error::SimError;
+use crate::run::{Options, run_case};
 use std::sync::atomic::AtomicBool;
 use vmcc_engine::{Engine, EngineError, ErrorKind};
 use vmcc_results::RunOutput;

@@ -1,48 +1,24 @@
-//! A kind of endpoint: what the hosts of a shard and a run of a scenario need of it.
+//! A kind of endpoint in a run of a scenario.
 //!
-//! Two halves. A [`Table`] holds all endpoints of the kind in one shard and handles their packets and timers: calls are static, and
-//! [`crate::hosts`] joins the tables of all kinds. A [`Transport`] is what a run knows of the kind: it was made from the scenario's
-//! entries, is read while the run goes on, follows what moves, and says at the end what was seen.
+//! Two halves. A [`crate::endpoint::Table`] holds all endpoints of the kind in one shard and handles their packets and timers: calls
+//! are static, and [`crate::hosts`] joins the tables of all kinds. A [`Transport`] is what a run knows of the kind: it was made from
+//! the scenario's entries, is read while the run goes on, follows what moves, and says at the end what was seen. Hosts are a type
+//! parameter, of which a kind knows that its own table is in them.
 //!
 //! To add one: CONTRIBUTING, "Adding a transport".
 
 use vmcc_cc::{Algorithm, Params};
-use vmcc_metrics::observed::Observed;
+use vmcc_metrics::observed::{Moment, Observed};
 use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Param, Scheduler as Chosen, SubflowEvent};
 
 use crate::build::{Fabric, NamedPath, span};
-use crate::engine::{Ctx, Timer, TimerId};
-use crate::hosts::{Hosts, Wire};
-use crate::packet::{Packet, RouteId, Sack};
+use crate::engine::Ctx;
+use crate::error::SimError;
+use crate::packet::RouteId;
 use crate::rng::Streams;
-use crate::run::{Managed, SimError};
 use crate::time::{Span, Time};
-
-/// All endpoints of one kind in one shard.
-pub(crate) trait Table {
-    /// Arms what starts by itself.
-    fn start<W: Wire>(&mut self, wire: &mut W);
-
-    /// A packet of this kind has arrived.
-    fn on_packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack);
-
-    /// One with a payload has.
-    fn on_payload<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
-        let _ = payload;
-        self.on_packet(wire, packet, &Sack::EMPTY);
-    }
-
-    /// The node whose CPU handles the packet; `None` if it needs none. A host that is off handles it when it is back.
-    fn host_of(&self, packet: &Packet) -> Option<u32>;
-
-    /// The timer of this id, and the node whose CPU handles it, if one does.
-    fn timer(&mut self, id: TimerId) -> Option<(Option<u32>, &mut Timer)>;
-
-    /// The timer of this id has expired.
-    fn on_timer<W: Wire>(&mut self, wire: &mut W, id: TimerId);
-}
 
 /// Inputs for making endpoints of a kind.
 pub(crate) struct BuildContext<'a> {
@@ -76,6 +52,9 @@ impl BuildContext<'_> {
     }
 }
 
+/// Reductions of a subflow whose time is kept.
+pub(crate) const MAX_REDUCTIONS: usize = 2_000;
+
 /// RTT and window samples of one run, about.
 const SAMPLES: u64 = 1_000_000;
 
@@ -83,6 +62,11 @@ const SAMPLES: u64 = 1_000_000;
 pub(crate) fn sample_every(scenario: &Scenario, subflows: usize) -> Span {
     let steps = (SAMPLES / (subflows.max(1) as u64)).clamp(10, 1_000);
     Span::from_ps((span(scenario.duration).ps() / steps).max(Span::from_us(100).ps()))
+}
+
+/// The metrics' word for a simulated time.
+pub(crate) fn at(time: Time) -> Moment {
+    Moment(time.ps())
 }
 
 /// A scheduler, as the scenario calls it.
@@ -97,9 +81,9 @@ pub(crate) fn scheduler(chosen: Chosen) -> Scheduler {
     }
 }
 
-/// Makes the endpoints of a kind for the entries that are its own, and puts their tables into the shards' hosts.
-pub(crate) type BuildEndpoints =
-    fn(&mut BuildContext<'_>, &mut [Hosts]) -> Result<Box<dyn Transport>, SimError>;
+/// Makes the endpoints of a kind for the entries that are its own, and puts them into their table of each shard's hosts.
+pub(crate) type BuildEndpoints<H> =
+    fn(&mut BuildContext<'_>, &mut [H]) -> Result<Box<dyn Transport<H>>, SimError>;
 
 /// Two hosts that exchange traffic, over this many subflows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +125,26 @@ pub(crate) struct RouteChange {
     pub(crate) at: Time,
 }
 
+/// A change of a subflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SubflowChange {
+    /// True makes the subflow a backup: it is used only where no regular subflow can be (RFC 8684 section 3.3.8). The sender
+    /// applies the change at once, as if its own host had requested it.
+    Backup(bool),
+    /// It carries nothing any more.
+    Close,
+    /// After it was closed, it is opened again.
+    Open,
+}
+
+/// A change of some subflows at one moment.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    pub(crate) at: Time,
+    pub(crate) which: SubflowEvent,
+    pub(crate) change: SubflowChange,
+}
+
 /// Bytes delivered within one part of time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
@@ -156,8 +160,8 @@ pub(crate) struct Part {
     pub(crate) traffic: Vec<u64>,
 }
 
-/// A kind of endpoint in a run.
-pub(crate) trait Transport {
+/// A kind of endpoint in a run, whose table is part of each shard's hosts `H`.
+pub(crate) trait Transport<H> {
     /// Pairs of connected hosts, in a fixed order. Their number decides how fine the series are.
     fn ends(&self) -> Vec<Ends>;
 
@@ -167,21 +171,21 @@ pub(crate) trait Transport {
     }
 
     /// Checks that the run's records are not too many to keep in memory.
-    fn check(&self, _hosts: &[&Hosts]) -> Result<(), SimError> {
+    fn check(&self, _hosts: &[&H]) -> Result<(), SimError> {
         Ok(())
     }
 
     /// Reads what was delivered since the last time.
-    fn settle(&mut self, _hosts: &[&Hosts], _part: &mut Part) {}
+    fn settle(&mut self, _hosts: &[&H], _part: &mut Part) {}
 
     /// The warm-up is over: what was counted until now does not count.
-    fn warmed_up(&mut self, _hosts: &[&Hosts]) {}
+    fn warmed_up(&mut self, _hosts: &[&H]) {}
 
     /// All subflows in use, in a fixed order.
-    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed>;
+    fn routed(&self, hosts: &[H]) -> Vec<Routed>;
 
     /// A subflow has moved.
-    fn reroute(&mut self, _moved: &RouteChange, _hosts: &mut [&mut Hosts]) {}
+    fn reroute(&mut self, _moved: &RouteChange, _hosts: &mut [&mut H]) {}
 
     /// True if an event of subflows applies to at least one, `paths` being the network's.
     fn has_subflow(&self, _which: &SubflowEvent, _paths: &[NamedPath]) -> bool {
@@ -189,7 +193,7 @@ pub(crate) trait Transport {
     }
 
     /// Changes the subflows that an event means and that send from this shard.
-    fn manage(&self, _managed: &Managed, _paths: &[NamedPath], _shard: usize, _on: (&mut Hosts, &mut Ctx)) {}
+    fn manage(&self, _managed: &Managed, _paths: &[NamedPath], _shard: usize, _on: (&mut H, &mut Ctx)) {}
 
     /// Events per shard up to `end` that only took samples.
     fn samples(&self, _end: Time) -> u64 {
@@ -197,5 +201,5 @@ pub(crate) trait Transport {
     }
 
     /// Adds what was seen of these endpoints to what the run observed. Entries and paths are there already.
-    fn observe(&self, hosts: &[&Hosts], observed: &mut Observed);
+    fn observe(&self, hosts: &[&H], observed: &mut Observed);
 }

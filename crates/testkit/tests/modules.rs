@@ -27,7 +27,6 @@ const REMAINING: &[(&str, &[&str])] = &[
         ],
     ),
     ("quic/apps::proxy", &["client", "datagrams", "link"]),
-    ("sim", &["datagram", "hosts", "probe", "quic", "run", "tcp", "traffic", "transport"]),
 ];
 
 fn crates() -> PathBuf {

@@ -12,7 +12,7 @@ pub use cases::{CASES, Case, Load, Shape};
 pub use measure::Measurement;
 
 use crate::build::FabricError;
-use crate::hosts::HostError;
+use crate::error::HostError;
 use crate::net::NetError;
 
 /// Error of a benchmark case that cannot be measured.

@@ -4,13 +4,11 @@ mod sender;
 mod transport;
 
 use sender::Sender;
-pub(crate) use sender::{DatagramSpec, Debt};
 pub(crate) use transport::make;
 
+use crate::endpoint::{Purpose, Table, Wire};
 use crate::engine::{Timer, TimerId};
-use crate::hosts::{Purpose, Wire};
 use crate::packet::{Packet, Sack};
-use crate::transport::Table;
 
 /// Those of one shard.
 #[derive(Clone, Debug, Default)]

@@ -5,37 +5,13 @@
 //!
 //! Not modelled: any reaction to loss, reordering at the receiver.
 
+use crate::endpoint::{Purpose, Wire, kind};
 use crate::engine::Timer;
-use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
 use crate::time::{Span, Time};
+use crate::traffic::DatagramSpec;
 
 const PS_PER_S: u128 = 1_000_000_000_000;
-
-/// A datagram sender to create.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DatagramSpec {
-    /// Node that sends.
-    pub(crate) sender: u32,
-    /// Node that receives.
-    pub(crate) receiver: u32,
-    /// Way from one to the other.
-    pub(crate) route: RouteId,
-    /// First packet.
-    pub(crate) start: Time,
-    /// No packet at or after this time.
-    pub(crate) stop: Time,
-    /// Rate while on, in bits on the wire per second; at least 1.
-    pub(crate) rate_bps: u64,
-    /// Packet on the wire, in bytes; at least 1.
-    pub(crate) size_bytes: u16,
-    /// Length of an on period; zero never pauses.
-    pub(crate) on: Span,
-    /// Length of an off period.
-    pub(crate) off: Span,
-    /// Traffic class in scheduled queues, 0-7.
-    pub(crate) class: u8,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
@@ -114,28 +90,5 @@ impl Sender {
         }
         let next = u64::try_from(next).ok().map(Time::from_ps)?;
         (next < self.spec.stop).then_some(next)
-    }
-}
-
-/// On-time that is left until the next packet, over busy periods of any rate.
-#[derive(Debug, Default)]
-pub(crate) struct Debt {
-    /// In bits, times [`PS_PER_S`].
-    left: u128,
-}
-
-impl Debt {
-    /// The first packet of a busy period from `at` on at this rate; `None` if it is too short for one.
-    pub(crate) fn first(&mut self, at: Time, lasts: Span, rate_bps: u64, size_bytes: u16) -> Option<Time> {
-        let rate = u128::from(rate_bps.max(1));
-        let sends = u128::from(lasts.ps()) * rate;
-        if self.left >= sends {
-            self.left -= sends;
-            return None;
-        }
-        let packet = u128::from(size_bytes.max(1)) * 8 * PS_PER_S;
-        let wait = self.left / rate;
-        self.left = self.left + (sends - self.left).div_ceil(packet) * packet - sends;
-        Some(at + Span::from_ps(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 }

@@ -15,12 +15,11 @@
 //! Not modelled: a host that is taken off while it handles packets (it would finish those first), a ring for each NIC (there
 //! is one for the host), NAPI's budget.
 
-use super::{Purpose, Wire};
+use crate::endpoint::{Purpose, Wire};
 use crate::engine::{Timer, TimerId};
 use crate::packet::{Packet, Sack};
-use crate::rng::Stream;
+use crate::rng::{Stream, exponential};
 use crate::time::{Span, Time};
-use crate::traffic::exponential;
 use hdrhistogram::Histogram;
 use std::sync::Arc;
 use vmcc_metrics::observed::Off;

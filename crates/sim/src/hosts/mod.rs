@@ -1,52 +1,54 @@
 //! All hosts of one shard of the engine: the endpoints of every kind, and where each event goes.
 //!
-//! | module | holds |
-//! |---|---|
-//! | `wire` | what endpoints need of an engine |
-//! | `timers` | whose a timer is |
-//! | `deschedule` | descheduled virtual machines |
+//! Kinds of endpoints do not know each other, nor the hosts: each reaches its own table through [`AsRef`] and [`AsMut`].
 
 mod deschedule;
-mod error;
-mod timers;
-mod wire;
 
 pub(crate) use deschedule::{OffTimes, Periods, ResumeConfig, StealStats};
 use deschedule::{PendingPacket, Vcpu};
-pub use error::HostError;
-pub(crate) use error::{check, shard_of};
-pub(crate) use timers::{MAX_INDEX, Purpose};
-pub(crate) use wire::Wire;
 
 use crate::datagram::{self, Datagrams};
+use crate::endpoint::{Purpose, Table, Wire, kind};
 use crate::engine::{Ctx, Endpoints, Timer, TimerId};
 use crate::packet::{Packet, Sack};
 use crate::probe::{self, Probes};
-use crate::quic;
+use crate::quic::{self, QuicEnds};
 use crate::tcp::{self, Connections};
 use crate::time::Time;
-use crate::transport::{BuildEndpoints, Table};
+use crate::transport::BuildEndpoints;
 
 /// The kinds of endpoints, in the order in which a run asks them.
-pub(crate) const KINDS: [BuildEndpoints; 4] = [tcp::make, datagram::make, probe::make, quic::make];
-
-/// [`Packet::kind`] of each kind; TCP's is 0.
-pub(crate) mod kind {
-    pub(crate) const DATAGRAM: u8 = 1;
-    pub(crate) const PROBE: u8 = 2;
-    pub(crate) const QUIC: u8 = 3;
-}
+pub(crate) const KINDS: [BuildEndpoints<Hosts>; 4] = [tcp::make, datagram::make, probe::make, quic::make];
 
 /// The endpoints of one shard.
 #[derive(Debug, Default)]
 pub struct Hosts {
     pub(crate) tcp: Connections,
-    pub(crate) datagrams: Datagrams,
-    pub(crate) probes: Probes,
-    pub(crate) quic: quic::Ends,
+    datagrams: Datagrams,
+    probes: Probes,
+    quic: QuicEnds,
     /// Those that are descheduled during the run, by node.
     vcpus: Vec<Vcpu>,
 }
+
+/// Makes a field the table that its kind of endpoints finds.
+macro_rules! tables {
+    ($($field:ident: $table:ty),*) => {$(
+        impl AsRef<$table> for Hosts {
+            fn as_ref(&self) -> &$table {
+                &self.$field
+            }
+        }
+
+        impl AsMut<$table> for Hosts {
+            fn as_mut(&mut self) -> &mut $table {
+                &mut self.$field
+            }
+        }
+    )*};
+}
+
+tables!(tcp: Connections, datagrams: Datagrams, probes: Probes, quic: QuicEnds);
 
 /// Calls the table of a packet's kind, or of a timer's purpose.
 macro_rules! with_table {

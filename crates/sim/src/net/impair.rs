@@ -2,9 +2,8 @@
 
 use rand_xoshiro::rand_core::Rng;
 
-use crate::net::red::chance;
 use crate::net::spec::{JitterSpec, LossSpec};
-use crate::rng::Stream;
+use crate::rng::{Stream, uniform};
 use crate::time::{Span, Time};
 
 #[derive(Clone, Debug)]
@@ -36,11 +35,11 @@ impl Impairment {
     pub(crate) fn loses(&mut self) -> bool {
         match self.loss {
             None => false,
-            Some(LossSpec::Bernoulli(p)) => chance(&mut self.loss_rng) < p,
+            Some(LossSpec::Bernoulli(p)) => uniform(&mut self.loss_rng) < p,
             Some(LossSpec::GilbertElliott { to_bad, to_good, loss_good, loss_bad }) => {
-                let turns = chance(&mut self.loss_rng) < if self.bad { to_good } else { to_bad };
+                let turns = uniform(&mut self.loss_rng) < if self.bad { to_good } else { to_bad };
                 self.bad ^= turns;
-                chance(&mut self.loss_rng) < if self.bad { loss_bad } else { loss_good }
+                uniform(&mut self.loss_rng) < if self.bad { loss_bad } else { loss_good }
             }
         }
     }

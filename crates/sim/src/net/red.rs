@@ -4,10 +4,8 @@
 //! arrived meanwhile. Between the thresholds the spacing of marks is made uniform by counting (section 4).
 //! Arithmetic is IEEE double with `+ - * /` only, which is the same on every machine.
 
-use rand_xoshiro::rand_core::Rng;
-
 use crate::net::spec::RedSpec;
-use crate::rng::Stream;
+use crate::rng::{Stream, uniform};
 use crate::time::Time;
 
 /// Decision on an arrival.
@@ -60,7 +58,7 @@ impl Red {
         self.count += 1.0;
         let base = self.spec.max_probability * (self.average_bytes - min) / (max - min);
         let spread = 1.0 - self.count * base;
-        if spread <= 0.0 || chance(&mut self.rng) < base / spread {
+        if spread <= 0.0 || uniform(&mut self.rng) < base / spread {
             self.count = 0.0;
             return Verdict::Congested;
         }
@@ -79,11 +77,6 @@ fn power(mut base: f64, mut n: u64) -> f64 {
         n >>= 1;
     }
     result
-}
-
-/// Uniform in [0, 1).
-pub(crate) fn chance(rng: &mut Stream) -> f64 {
-    (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
 #[cfg(test)]

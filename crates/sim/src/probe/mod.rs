@@ -13,13 +13,11 @@ mod transport;
 use message::Message;
 pub(crate) use transport::make;
 
+use crate::endpoint::{Purpose, Table, Wire, kind};
 use crate::engine::{Timer, TimerId};
-use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId, Sack};
-use crate::rng::Stream;
+use crate::rng::{Stream, exponential};
 use crate::time::{Span, Time};
-use crate::traffic::exponential;
-use crate::transport::Table;
 
 /// Those of one shard.
 #[derive(Clone, Debug, Default)]

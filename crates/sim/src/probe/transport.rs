@@ -2,12 +2,12 @@
 
 use super::{Echo, Prober, Probes, Record, Sending};
 use crate::build::{RoutePair, span};
+use crate::endpoint::MAX_INDEX;
 use crate::engine::Timer;
-use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
-use crate::run::{SimError, at};
+use crate::error::{HostError, SimError, shard_of};
 use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Sender, senders};
-use crate::transport::{BuildContext, Ends, RouteChange, Routed, Transport};
+use crate::transport::{BuildContext, Ends, RouteChange, Routed, Transport, at};
 use vmcc_metrics::observed::{self, Observed};
 use vmcc_scenario::model::{Probe, Traffic, TrafficKind};
 
@@ -30,7 +30,10 @@ struct Session {
 struct Sessions(Vec<Session>);
 
 /// Both ends of the probes of every entry.
-pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+pub(crate) fn make<H>(ctx: &mut BuildContext<'_>, hosts: &mut [H]) -> Result<Box<dyn Transport<H>>, SimError>
+where
+    H: AsRef<Probes> + AsMut<Probes>,
+{
     let mut sessions = Sessions::default();
     let scenario = ctx.scenario;
     for (traffic, entry) in scenario.traffic.iter().enumerate() {
@@ -78,7 +81,11 @@ impl Pair<'_> {
         lasts.ps() / span(self.probe.interval).ps().max(1) + 1
     }
 
-    fn session(&self, ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Session, SimError> {
+    fn session(
+        &self,
+        ctx: &mut BuildContext<'_>,
+        hosts: &mut [impl AsMut<Probes>],
+    ) -> Result<Session, SimError> {
         let (from, to) = (self.sender.host, self.to);
         let mut ecmp = ctx.streams.stream(&format!("{}/ecmp", self.base));
         let allowed = self.entry.common.path.as_ref().map(|p| p.0.as_slice());
@@ -96,7 +103,7 @@ impl Pair<'_> {
     fn probed(
         &self,
         ctx: &mut BuildContext<'_>,
-        hosts: &mut [Hosts],
+        hosts: &mut [impl AsMut<Probes>],
         (number, route_pair): (usize, &RoutePair),
     ) -> Result<Probed, SimError> {
         let host = |source: HostError| SimError::Host { traffic: ctx.labels[self.traffic].clone(), source };
@@ -105,13 +112,13 @@ impl Pair<'_> {
             shard_of(ctx.shard_of, node).map(usize::from).map_err(host)
         };
         let (asks, answers) = (shard(self.sender.host)?, shard(self.to)?);
-        let (asker, answerer) = (hosts[asks].probes.probers.len(), hosts[answers].probes.echoes.len());
+        let (asker, answerer) = (hosts[asks].as_mut().probers.len(), hosts[answers].as_mut().echoes.len());
         if asker.max(answerer) >= MAX_INDEX as usize {
             return Err(host(HostError::Full));
         }
         let (forward, back) = self.sending(ctx, route_pair, (asker as u32, answerer as u32))?;
         let gaps = || ctx.streams.stream(&format!("{}/{number}/gaps", self.base));
-        hosts[asks].probes.probers.push(Prober {
+        hosts[asks].as_mut().probers.push(Prober {
             sending: forward,
             stop: self.stop(ctx.scenario.duration),
             interval: span(self.probe.interval),
@@ -121,7 +128,7 @@ impl Pair<'_> {
             timer: Timer::new(),
             sent: Vec::new(),
         });
-        hosts[answers].probes.echoes.push(Echo { sending: back });
+        hosts[answers].as_mut().echoes.push(Echo { sending: back });
         Ok(Probed { asks: (asks, asker), answers: (answers, answerer) })
     }
 
@@ -154,17 +161,17 @@ impl Pair<'_> {
     }
 }
 
-impl Transport for Sessions {
+impl<H: AsRef<Probes> + AsMut<Probes>> Transport<H> for Sessions {
     fn ends(&self) -> Vec<Ends> {
         self.0.iter().map(|session| session.ends).collect()
     }
 
-    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed> {
+    fn routed(&self, hosts: &[H]) -> Vec<Routed> {
         let of_session = |(ends, session): (usize, &Session)| {
             let Ends { traffic, from, to, .. } = session.ends;
             let one = move |(subflow, probed): (usize, &Probed)| {
-                let prober = &hosts[probed.asks.0].probes.probers[probed.asks.1];
-                let echo = &hosts[probed.answers.0].probes.echoes[probed.answers.1];
+                let prober = &hosts[probed.asks.0].as_ref().probers[probed.asks.1];
+                let echo = &hosts[probed.answers.0].as_ref().echoes[probed.answers.1];
                 let routes = (prober.sending.route, Some(echo.sending.route));
                 Routed { ends, subflow, traffic, from, to, routes, path: prober.path }
             };
@@ -173,20 +180,20 @@ impl Transport for Sessions {
         self.0.iter().enumerate().flat_map(of_session).collect()
     }
 
-    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut Hosts]) {
+    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut H]) {
         let probed = &self.0[moved.ends].routes[moved.subflow];
         let (shard, asker) = probed.asks;
-        let prober = &mut hosts[shard].probes.probers[asker];
+        let prober = &mut hosts[shard].as_mut().probers[asker];
         (prober.sending.route, prober.path) = (moved.routes.0, moved.path);
         let (shard, answerer) = probed.answers;
-        hosts[shard].probes.echoes[answerer].sending.route = moved.routes.1;
+        hosts[shard].as_mut().echoes[answerer].sending.route = moved.routes.1;
     }
 
-    fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {
+    fn observe(&self, hosts: &[&H], observed: &mut Observed) {
         let end = Time::from_ps(observed.window.1.0);
         for session in &self.0 {
             for probed in &session.routes {
-                let probes: &Probes = &hosts[probed.asks.0].probes;
+                let probes: &Probes = hosts[probed.asks.0].as_ref();
                 let one = |record: &Record| seen(session, record, end);
                 observed.probes.extend(probes.probers[probed.asks.1].sent.iter().map(one));
             }

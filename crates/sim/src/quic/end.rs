@@ -15,11 +15,12 @@ use vmcc_transport::{
 };
 
 use super::HEADERS_BYTES;
+use crate::endpoint::{Purpose, Wire, kind};
 use crate::engine::Timer;
-use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
-use crate::tcp::{MAX_REDUCTIONS, RttGroups};
+use crate::rtts::RttGroups;
 use crate::time::{Span, Time};
+use crate::transport::MAX_REDUCTIONS;
 
 /// The first of the addresses' bytes.
 const NETWORK: u8 = 10;

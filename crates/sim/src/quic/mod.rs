@@ -11,24 +11,23 @@ mod transport;
 use end::End;
 pub(crate) use transport::make;
 
+use crate::endpoint::{Purpose, Table, Wire};
 use crate::engine::{Timer, TimerId};
-use crate::hosts::{Purpose, Wire};
 use crate::packet::{Packet, Sack};
-use crate::tcp::RttGroups;
-use crate::transport::Table;
+use crate::rtts::RttGroups;
 
 /// Bytes of IPv4 and UDP before each datagram.
 const HEADERS_BYTES: u16 = 28;
 
 /// The ends of connections in one shard.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct QuicEnds {
     all: Vec<End>,
     /// RTTs of the sending ends after the warm-up.
     rtts: RttGroups,
 }
 
-impl Table for Ends {
+impl Table for QuicEnds {
     fn start<W: Wire>(&mut self, wire: &mut W) {
         for (i, end) in self.all.iter_mut().enumerate() {
             end.begin(wire, i as u32);

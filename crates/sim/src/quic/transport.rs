@@ -9,16 +9,18 @@ use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::model::{AckPath as AckPathConfig, Coupling as CouplingConfig, Host, Protocol, Traffic};
 use vmcc_transport::{AckPath, Config, Coupling, PathClose};
 
-use super::HEADERS_BYTES;
 use super::end::{App, Delivered, End, Sample, Spec};
+use super::{HEADERS_BYTES, QuicEnds};
 use crate::build::{RoutePair, span};
-use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
+use crate::endpoint::MAX_INDEX;
+use crate::error::{HostError, SimError, shard_of};
 use crate::packet::RouteId;
-use crate::run::{SimError, at};
-use crate::tcp::{App as Planning, RttGroups, rtt_group};
+use crate::rtts::{RttGroups, rtt_group};
 use crate::time::{Span, Time};
-use crate::traffic::{Planned, plan_flows};
-use crate::transport::{BuildContext, Ends, Part, RouteChange, Routed, Transport, sample_every, scheduler};
+use crate::traffic::{App as Planning, Planned, plan_flows};
+use crate::transport::{
+    BuildContext, Ends, Part, RouteChange, Routed, Transport, at, sample_every, scheduler,
+};
 
 /// The least that every path of QUIC's carries (RFC 9000 section 14).
 const MIN_DATAGRAM_BYTES: u64 = 1200;
@@ -47,7 +49,10 @@ struct Flow {
 struct Flows(Vec<Flow>);
 
 /// Both ends of every connection of the entries with this transport.
-pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+pub(crate) fn make<H>(ctx: &mut BuildContext<'_>, hosts: &mut [H]) -> Result<Box<dyn Transport<H>>, SimError>
+where
+    H: AsRef<QuicEnds> + AsMut<QuicEnds>,
+{
     let planned = plan_flows(ctx.scenario, ctx.fabric, ctx.streams, &[Protocol::Quic])?;
     let sample_every = sample_every(ctx.scenario, planned.len() * 2);
     let count = planned.len();
@@ -60,7 +65,7 @@ pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Bo
 
 fn flow(
     ctx: &mut BuildContext<'_>,
-    hosts: &mut [Hosts],
+    hosts: &mut [impl AsMut<QuicEnds>],
     planned: Planned,
     (sample_every, group): (Span, u32),
 ) -> Result<Flow, SimError> {
@@ -73,7 +78,8 @@ fn flow(
         shard_of(ctx.shard_of, node).map(usize::from).map_err(refuse)
     };
     let (from, to) = (shard(planned.from)?, shard(planned.to)?);
-    let (sends, reads) = (hosts[from].quic.all.len(), hosts[to].quic.all.len() + usize::from(from == to));
+    let (sends, reads) =
+        (hosts[from].as_mut().all.len(), hosts[to].as_mut().all.len() + usize::from(from == to));
     if sends.max(reads) >= MAX_INDEX as usize {
         return Err(refuse(HostError::Full));
     }
@@ -101,9 +107,9 @@ fn flow(
     };
     let sender = spec(planned.from, reads, routes.0, "client", sample_every);
     let reader = spec(planned.to, sends, routes.1, "server", Span::ZERO);
-    hosts[from].quic.rtts.add_group(group);
-    hosts[from].quic.all.push(End::new(sender, app));
-    hosts[to].quic.all.push(End::new(reader, App::Reads));
+    hosts[from].as_mut().rtts.add_group(group);
+    hosts[from].as_mut().all.push(End::new(sender, app));
+    hosts[to].as_mut().all.push(End::new(reader, App::Reads));
     // A lower bound: packet headers and tags of QUIC itself are left out.
     let payload_bytes = scenario.host.mtu.get().saturating_sub(HEADERS_BYTES.into()).max(1);
     let framing = Framing { payload_bytes: payload_bytes as u32, header_bytes: HEADERS_BYTES.into() };
@@ -211,15 +217,15 @@ fn datagram_bytes(host: &Host) -> Result<u64, SimError> {
 }
 
 impl Flow {
-    fn sender<'a>(&self, hosts: &[&'a Hosts]) -> &'a End {
-        &hosts[self.sends.0].quic.all[self.sends.1]
+    fn sender<'a>(&self, hosts: &[&'a impl AsRef<QuicEnds>]) -> &'a End {
+        &hosts[self.sends.0].as_ref().all[self.sends.1]
     }
 
-    fn reader<'a>(&self, hosts: &[&'a Hosts]) -> &'a End {
-        &hosts[self.reads.0].quic.all[self.reads.1]
+    fn reader<'a>(&self, hosts: &[&'a impl AsRef<QuicEnds>]) -> &'a End {
+        &hosts[self.reads.0].as_ref().all[self.reads.1]
     }
 
-    fn subflow(&self, subflow: usize, hosts: &[&Hosts]) -> Subflow {
+    fn subflow(&self, subflow: usize, hosts: &[&impl AsRef<QuicEnds>]) -> Subflow {
         let (sent, got) = (&self.sender(hosts).seen[subflow], &self.reader(hosts).seen[subflow]);
         let of_subflow = |sample: &&Sample| sample.subflow == subflow;
         let sample = |sample: &Sample| observed::Sample {
@@ -249,7 +255,12 @@ impl Flow {
         }
     }
 
-    fn connection(&self, hosts: &[&Hosts], groups: usize, end: Moment) -> observed::Connection {
+    fn connection(
+        &self,
+        hosts: &[&impl AsRef<QuicEnds>],
+        groups: usize,
+        end: Moment,
+    ) -> observed::Connection {
         let delivered = &self.reader(hosts).delivered;
         observed::Connection {
             entry: self.planned.traffic,
@@ -294,7 +305,7 @@ fn closed(why: PathClose) -> Closed {
     }
 }
 
-impl Transport for Flows {
+impl<H: AsRef<QuicEnds> + AsMut<QuicEnds>> Transport<H> for Flows {
     fn ends(&self) -> Vec<Ends> {
         let one = |flow: &Flow| {
             let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
@@ -303,7 +314,7 @@ impl Transport for Flows {
         self.0.iter().map(one).collect()
     }
 
-    fn settle(&mut self, hosts: &[&Hosts], part: &mut Part) {
+    fn settle(&mut self, hosts: &[&H], part: &mut Part) {
         for flow in &mut self.0 {
             let reader = flow.reader(hosts);
             let new = reader.delivered.bytes - std::mem::replace(&mut flow.settled.0, reader.delivered.bytes);
@@ -320,11 +331,11 @@ impl Transport for Flows {
         }
     }
 
-    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed> {
+    fn routed(&self, hosts: &[H]) -> Vec<Routed> {
         let of_flow = |(ends, flow): (usize, &Flow)| {
             let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
-            let sends = &hosts[flow.sends.0].quic.all[flow.sends.1];
-            let reads = &hosts[flow.reads.0].quic.all[flow.reads.1];
+            let sends = &hosts[flow.sends.0].as_ref().all[flow.sends.1];
+            let reads = &hosts[flow.reads.0].as_ref().all[flow.reads.1];
             let one = move |(subflow, &path): (usize, &Option<usize>)| {
                 let routes = (sends.links(subflow), Some(reads.links(subflow)));
                 Routed { ends, subflow, traffic, from, to, routes, path }
@@ -334,18 +345,18 @@ impl Transport for Flows {
         self.0.iter().enumerate().flat_map(of_flow).collect()
     }
 
-    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut Hosts]) {
+    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut H]) {
         let flow = &mut self.0[moved.ends];
-        hosts[flow.sends.0].quic.all[flow.sends.1].reroute(moved.subflow, moved.routes.0);
-        hosts[flow.reads.0].quic.all[flow.reads.1].reroute(moved.subflow, moved.routes.1);
+        hosts[flow.sends.0].as_mut().all[flow.sends.1].reroute(moved.subflow, moved.routes.0);
+        hosts[flow.reads.0].as_mut().all[flow.reads.1].reroute(moved.subflow, moved.routes.1);
         flow.paths[moved.subflow] = moved.path;
     }
 
-    fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {
+    fn observe(&self, hosts: &[&H], observed: &mut Observed) {
         let (groups, end) = (observed.rtts.len(), observed.window.1);
         observed.connections.extend(self.0.iter().map(|flow| flow.connection(hosts, groups, end)));
         let mut rtts = RttGroups::default();
-        hosts.iter().for_each(|shard| rtts.merge(&shard.quic.rtts));
+        hosts.iter().for_each(|shard| rtts.merge(&shard.as_ref().rtts));
         observed.rtts.extend(rtts.into_groups());
     }
 }

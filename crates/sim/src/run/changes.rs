@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{DescheduleEvent, EventKind, First};
 
-use super::error::SimError;
 use crate::build::{Fabric, RoutePair, loss, span};
 use crate::engine::Engine;
+use crate::error::SimError;
 use crate::hosts::{Hosts, OffTimes, Periods, ResumeConfig};
 use crate::net::LinkChange;
 use crate::rng::{Stream, Streams};
@@ -106,7 +106,7 @@ fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Resu
 pub(crate) fn routes(
     fabric: &mut Fabric,
     scenario: &Scenario,
-    transports: &[Box<dyn Transport>],
+    transports: &[Box<dyn Transport<Hosts>>],
     remaps: &[Remap],
 ) -> Result<Vec<RouteChanges>, SimError> {
     let ends: Vec<Vec<Ends>> = transports.iter().map(|transport| transport.ends()).collect();
@@ -163,7 +163,7 @@ fn original_routes(fabric: &Fabric, scenario: &Scenario, ends: Ends) -> Result<V
 pub(super) fn apply(
     moves: &[RouteChanges],
     now: Time,
-    transports: &mut [Box<dyn Transport>],
+    transports: &mut [Box<dyn Transport<Hosts>>],
     engine: &mut Engine<Hosts>,
 ) {
     let due = moves.iter().filter(|moves| moves.at == now);

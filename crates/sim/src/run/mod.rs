@@ -4,7 +4,6 @@
 
 mod accounts;
 mod changes;
-mod error;
 mod links;
 mod observe;
 mod reroute;
@@ -20,11 +19,8 @@ use vmcc_metrics::reduce;
 use vmcc_results::{RunOutput, Work};
 use vmcc_scenario::ResolvedCase;
 
-pub use error::SimError;
-pub(crate) use observe::at;
-pub(crate) use subflows::{Change, Managed};
-
 use crate::engine::Bounds;
+use crate::error::SimError;
 use crate::time::{Span, Time};
 use accounts::Accounts;
 use setup::Setup;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_metrics::observed::{Class, Entry, Moment, Observed, Off, Part, Path};
+use vmcc_metrics::observed::{Class, Entry, Observed, Off, Part, Path};
 use vmcc_scenario::model::{EventKind, TrafficKind};
 
 use super::accounts::{Accounts, MAX_SERIES_FLOWS};
 use super::setup::Setup;
 use crate::hosts::StealStats;
 use crate::time::Time;
+use crate::transport::at;
 
 pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
     let samples = (setup.engine.take_samples(), setup.engine.take_class_samples());
@@ -29,11 +30,6 @@ pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
     let hosts = setup.hosts();
     setup.transports.iter().for_each(|transport| transport.observe(&hosts, &mut observed));
     observed
-}
-
-/// The metrics' word for a simulated time.
-pub(crate) fn at(time: Time) -> Moment {
-    Moment(time.ps())
 }
 
 fn entries(setup: &Setup) -> Vec<Entry> {

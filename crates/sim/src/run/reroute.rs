@@ -10,8 +10,8 @@ use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{EventKind, Traffic};
 
 use super::changes::RouteChanges;
-use super::error::SimError;
 use crate::build::{Fabric, span};
+use crate::error::SimError;
 use crate::hosts::Hosts;
 use crate::packet::{LinkId, RouteId};
 use crate::rng::Streams;
@@ -23,7 +23,7 @@ pub(super) fn plan(
     fabric: &mut Fabric,
     scenario: &Scenario,
     streams: &Streams,
-    transports: &[Box<dyn Transport>],
+    transports: &[Box<dyn Transport<Hosts>>],
     hosts: &[Hosts],
 ) -> Result<Vec<RouteChanges>, SimError> {
     let Some(delay) = fabric.reroute else { return Ok(Vec::new()) };
@@ -103,7 +103,7 @@ struct RoutedSubflow {
 
 fn routed_subflows(
     scenario: &Scenario,
-    transports: &[Box<dyn Transport>],
+    transports: &[Box<dyn Transport<Hosts>>],
     hosts: &[Hosts],
 ) -> Vec<RoutedSubflow> {
     let identities = Traffic::identities(&scenario.traffic);

@@ -4,15 +4,15 @@ use vmcc_scenario::model::Traffic;
 use vmcc_scenario::{ResolvedCase, Scenario};
 
 use super::changes::{self, RouteChanges};
-use super::error::SimError;
 use super::reroute;
-use super::subflows::{self, Managed};
+use super::subflows;
 use crate::build::{Fabric, span};
 use crate::engine::Engine;
+use crate::error::SimError;
 use crate::hosts::{Hosts, KINDS};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
-use crate::transport::{BuildContext, Transport};
+use crate::transport::{BuildContext, Managed, Transport};
 
 /// A run ready to go.
 pub(crate) struct Setup {
@@ -20,7 +20,7 @@ pub(crate) struct Setup {
     pub(crate) fabric: Fabric,
     pub(crate) engine: Engine<Hosts>,
     /// The kinds of endpoints, as in [`KINDS`].
-    pub(crate) transports: Vec<Box<dyn Transport>>,
+    pub(crate) transports: Vec<Box<dyn Transport<Hosts>>>,
     /// Of all kinds.
     pub(crate) connections: usize,
     pub(crate) labels: Vec<String>,

@@ -1,43 +1,23 @@
 //! A scenario's events that change subflows.
 
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Event, EventKind, SubflowEvent};
+use vmcc_scenario::model::{Event, EventKind};
 
-use super::error::SimError;
 use crate::build::{NamedPath, span};
 use crate::engine::Engine;
+use crate::error::SimError;
 use crate::hosts::Hosts;
 use crate::time::Time;
-use crate::transport::Transport;
-
-/// A change of a subflow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// True makes the subflow a backup: it is used only where no regular subflow can be (RFC 8684 section 3.3.8). The sender
-    /// applies the change at once, as if its own host had requested it.
-    Backup(bool),
-    /// It carries nothing any more.
-    Close,
-    /// After it was closed, it is opened again.
-    Open,
-}
-
-/// A change of some subflows at one moment.
-#[derive(Debug)]
-pub(crate) struct Managed {
-    pub(crate) at: Time,
-    pub(crate) which: SubflowEvent,
-    pub(crate) change: Change,
-}
+use crate::transport::{Managed, SubflowChange, Transport};
 
 /// Plans the events, in their order.
 pub(crate) fn plan(scenario: &Scenario) -> Vec<Managed> {
     let managed = |event: &Event| {
         let (which, change) = match &event.kind {
-            EventKind::SetBackup(which) => (which, Change::Backup(true)),
-            EventKind::ClearBackup(which) => (which, Change::Backup(false)),
-            EventKind::CloseSubflow(which) => (which, Change::Close),
-            EventKind::OpenSubflow(which) => (which, Change::Open),
+            EventKind::SetBackup(which) => (which, SubflowChange::Backup(true)),
+            EventKind::ClearBackup(which) => (which, SubflowChange::Backup(false)),
+            EventKind::CloseSubflow(which) => (which, SubflowChange::Close),
+            EventKind::OpenSubflow(which) => (which, SubflowChange::Open),
             _ => return None,
         };
         Some(Managed { at: Time::ZERO + span(event.at), which: which.clone(), change })
@@ -51,11 +31,10 @@ pub(crate) fn plan(scenario: &Scenario) -> Vec<Managed> {
 /// [`SimError::NoSubflow`] for an event that applies to none.
 pub(super) fn check(
     all: &[Managed],
-    transports: &[Box<dyn Transport>],
+    transports: &[Box<dyn Transport<Hosts>>],
     paths: &[NamedPath],
 ) -> Result<(), SimError> {
-    let applies =
-        |managed: &Managed| transports.iter().any(|kind| kind.has_subflow(&managed.which, paths));
+    let applies = |managed: &Managed| transports.iter().any(|kind| kind.has_subflow(&managed.which, paths));
     match all.iter().find(|managed| !applies(managed)) {
         Some(managed) => Err(SimError::NoSubflow { at_s: managed.at.since(Time::ZERO).secs_f64() }),
         None => Ok(()),
@@ -66,7 +45,7 @@ pub(super) fn check(
 pub(super) fn apply(
     all: &[Managed],
     now: Time,
-    (transports, paths): (&[Box<dyn Transport>], &[NamedPath]),
+    (transports, paths): (&[Box<dyn Transport<Hosts>>], &[NamedPath]),
     engine: &mut Engine<Hosts>,
 ) {
     let shards = engine.hosts().count();

@@ -6,12 +6,12 @@
 //! Not modelled: responses ride on a mirror connection with pure ACKs instead of piggybacked ones, whose subflows are all
 //! there from the first response on.
 
-use super::config::App;
 use super::conn::ENDLESS;
 use super::timers::Purpose;
 use super::tx::Tx;
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::time::{Span, Time};
+use crate::traffic::App;
 
 const PS_PER_S: u128 = 1_000_000_000_000;
 /// A paced application that sleeps for less writes several chunks at once.

@@ -1,10 +1,10 @@
-//! Settings of hosts: TCP constants, connections, applications.
+//! Settings of hosts: TCP constants, connections.
 //!
 //! Every default is Linux's, with the source beside it.
 
 use crate::packet::RouteId;
 use crate::time::{Span, Time};
-use std::sync::Arc;
+use crate::traffic::App;
 use vmcc_multipath::{MIN_PATHS, RtoLimits, Scheduler};
 
 /// Loss detection algorithm.
@@ -168,63 +168,6 @@ pub enum AckPath {
     Best,
     /// All on the first subflow's.
     Fixed,
-}
-
-/// Object that a client requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// Earliest time of the request. Objects are requested one at a time: later if earlier ones have not arrived.
-    pub at: Time,
-    /// Size in bytes; at least 1.
-    pub bytes: u64,
-}
-
-/// Sending application.
-#[derive(Clone, Debug, PartialEq)]
-pub enum App {
-    /// Always has data.
-    Bulk,
-    /// Sends so many bytes, once.
-    Sized {
-        /// Size in bytes; at least 1.
-        bytes: u64,
-    },
-    /// Client and server: the connection carries requests, a mirror connection the responses.
-    RequestResponse {
-        /// Request size in bytes; at least 1.
-        request_bytes: u64,
-        /// Response size in bytes; at least 1.
-        response_bytes: u64,
-        /// Requests before the end; 0 is without end.
-        count: u32,
-        /// Pause between a response and the next request.
-        think: Span,
-    },
-    /// A client that asks for one object at a time: the connection carries requests, a mirror connection the objects.
-    Fetches {
-        /// Request size in bytes; at least 1.
-        request_bytes: u64,
-        /// Requested objects, ordered by time.
-        objects: Arc<[Object]>,
-    },
-    /// Writes chunks at a rate, and makes up for what it could not write in time (iperf3's `--bitrate`).
-    Paced {
-        /// Bits of payload per second.
-        rate_bps: u64,
-        /// Bytes of each write; at least 1.
-        chunk_bytes: u64,
-        /// Bytes in all; [`None`] is without end.
-        bytes: Option<u64>,
-    },
-    /// Writes at a constant rate while on.
-    OnOff {
-        /// Rate while on, in bits of payload per second.
-        rate_bps: u64,
-        /// Length of an on period.
-        on: Span,
-        /// Length of an off period; zero never pauses.
-        off: Span,
-    },
 }
 
 /// One subflow's routes, there and back.

@@ -10,11 +10,12 @@
 //! Data are counted in segments. A message's last segment may be short; those lengths are kept in `tails`
 //! until acknowledged, every other segment is full.
 
-use super::config::{App, ConnSpec};
+use super::config::ConnSpec;
 use super::limits::{Limit, LimitClock, LimitTimes};
 use super::subflow::Subflow;
 use crate::engine::Timer;
 use crate::time::Time;
+use crate::traffic::App;
 use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
 use std::slice;

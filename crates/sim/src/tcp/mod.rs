@@ -1,7 +1,7 @@
 //! TCP and multipath TCP, and the applications that use them.
 //!
-//! [`World`] takes connections and turns into one [`crate::hosts::Hosts`] per shard of the engine; after the run
-//! [`Directory`] finds both halves of each connection again.
+//! [`World`] takes connections and turns into the hosts of each shard of the engine; after the run [`Directory`] finds both halves
+//! of each connection again.
 //!
 //! | module | holds |
 //! |---|---|
@@ -37,17 +37,16 @@ mod undo;
 mod window;
 mod world;
 
+pub use crate::rtts::RttGroups;
+pub use crate::traffic::{App, Object};
 pub use config::{
-    AckPath, AlgorithmId, App, ConfigId, ConnId, ConnSpec, Ecn, LossDetection, Object, ReceiveBuffer,
-    SubflowSpec, TcpConfig,
+    AckPath, AlgorithmId, ConfigId, ConnId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec,
+    TcpConfig,
 };
 pub use limits::LimitTimes;
-pub(crate) use record::MAX_REDUCTIONS;
-pub use record::{
-    Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,
-};
-pub(crate) use scenario::{make, rtt_group};
-pub(crate) use shard::Connections;
+pub use record::{Closing, FlowRecord, ReceiverCounters, Response, Sample, SubflowCounters, SubflowRecord};
+pub(crate) use scenario::make;
+pub use shard::Connections;
 pub(crate) use timers::runs_in_softirq;
 pub use vmcc_multipath::Scheduler;
 pub use world::{Directory, World};

@@ -21,7 +21,7 @@ use super::config::{Ecn, TcpConfig};
 use super::reorder::Arrivals;
 use super::timers::Purpose;
 use super::tx::{TAG_HANDSHAKE, TAG_PROBE};
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::packet::{Packet, RouteId, SackRange};
 use crate::time::{Span, Time};
 use out_of_order::BufferedSegment;

@@ -2,21 +2,22 @@
 
 use super::config::{ConnId, TcpConfig};
 use super::conn::Conn;
-use super::record::{Response, RttGroups, Sample};
+use super::record::{Response, Sample};
 use super::rx::{MessageAction, Rx, RxConn, RxSubflow};
 use super::subflow::Subflow;
 use super::timers::Purpose;
-use super::tx::{Selected, SubflowChange, Tx};
+use super::tx::{Selected, Tx};
+use crate::endpoint::{Table, Wire};
 use crate::engine::{Timer, TimerId};
-use crate::hosts::Wire;
 use crate::packet::{Packet, Sack};
+use crate::rtts::RttGroups;
 use crate::time::{Span, Time};
-use crate::transport::Table;
+use crate::transport::SubflowChange;
 use std::sync::Arc;
 
 /// Tables of one shard.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Connections {
+pub struct Connections {
     pub(crate) configs: Arc<[TcpConfig]>,
     pub(crate) algorithms: Arc<[Selected]>,
     pub(crate) conns: Vec<Conn>,
@@ -28,6 +29,12 @@ pub(crate) struct Connections {
     pub(crate) responses: Vec<Response>,
     pub(crate) sample_every: Span,
     pub(crate) sample_timer: Timer,
+}
+
+impl AsRef<Connections> for Connections {
+    fn as_ref(&self) -> &Connections {
+        self
+    }
 }
 
 impl Connections {

@@ -1,11 +1,13 @@
 //! A network of one pipe per route, for packet-level tests: each packet is delayed, or lost, as a script says.
 
-use super::config::{AckPath, App, ConnId, ConnSpec, SubflowSpec, TcpConfig};
+use super::config::{AckPath, ConnId, ConnSpec, SubflowSpec, TcpConfig};
 use super::world::{Directory, World};
+use crate::endpoint::Wire;
 use crate::engine::{Timer, TimerId};
-use crate::hosts::{Hosts, OffTimes, ResumeConfig, Wire};
+use crate::hosts::{Hosts, OffTimes, ResumeConfig};
 use crate::packet::{Packet, RouteId, Sack};
 use crate::time::{Span, Time};
+use crate::traffic::App;
 use std::collections::BTreeMap;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_multipath::Scheduler;
@@ -187,7 +189,7 @@ impl Lab {
                 trace: false,
             })
             .expect("test connection is valid");
-        let (mut hosts, directory) = world.build();
+        let (mut hosts, directory) = world.build::<Hosts>();
         let routes =
             setup.paths.iter().flat_map(|&(delay, gap)| [(delay, gap), (delay, Span::ZERO)]).collect();
         let mut hosts = hosts.remove(0);

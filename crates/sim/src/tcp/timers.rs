@@ -1,9 +1,9 @@
 //! Purposes of the timers of connections.
 
+use crate::endpoint;
 use crate::engine::TimerId;
-use crate::hosts;
 
-const FIRST: u32 = hosts::Purpose::TCP.0;
+const FIRST: u32 = endpoint::Purpose::TCP.0;
 
 /// In the order in which timers of one instant are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,12 @@ const PURPOSES: [Purpose; 6] =
 impl Purpose {
     #[inline]
     pub(crate) fn id(self, index: u32) -> TimerId {
-        hosts::Purpose(self as u32).id(index)
+        endpoint::Purpose(self as u32).id(index)
     }
 
     #[inline]
     pub(crate) fn of(id: TimerId) -> (Purpose, u32) {
-        let (purpose, index) = hosts::Purpose::of(id);
+        let (purpose, index) = endpoint::Purpose::of(id);
         (PURPOSES[(purpose.0 - FIRST) as usize], index)
     }
 }
@@ -44,5 +44,5 @@ impl Purpose {
 pub(crate) fn runs_in_softirq(id: TimerId) -> bool {
     [Purpose::Subflow, Purpose::DelayedAck]
         .map(|purpose| purpose as u32)
-        .contains(&hosts::Purpose::of(id).0.0)
+        .contains(&endpoint::Purpose::of(id).0.0)
 }

@@ -1,17 +1,20 @@
 //! Setting up connections, and finding their results again.
 
 use super::ack_path::AckRoutes;
-use super::config::{AlgorithmId, App, ConfigId, ConnId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
+use super::config::{AlgorithmId, ConfigId, ConnId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
 use super::limits::LimitTimes;
-use super::record::{FlowRecord, RttGroups, SubflowRecord};
+use super::record::{FlowRecord, SubflowRecord};
 use super::rx::{MessageAction, RxConn, RxSubflow};
 use super::shard::Connections;
 use super::subflow::{History, Status, Subflow};
 use super::tx::Selected;
-use crate::hosts::{HostError, Hosts, MAX_INDEX, check, shard_of};
+use crate::endpoint::MAX_INDEX;
+use crate::error::{HostError, check, shard_of};
 use crate::packet::RouteId;
+use crate::rtts::RttGroups;
 use crate::time::{Span, Time};
+use crate::traffic::App;
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, MAX_PATHS, Params};
 
@@ -242,15 +245,15 @@ impl World {
         self.places.len()
     }
 
-    /// The hosts of each shard, and where everything is.
-    pub fn build(mut self) -> (Vec<Hosts>, Directory) {
+    /// The hosts of each shard with their connections, and the place of each connection.
+    pub fn build<H: From<Connections>>(mut self) -> (Vec<H>, Directory) {
         let configs: Arc<[TcpConfig]> = self.configs.into();
         let algorithms: Arc<[Selected]> = self.algorithms.into();
         for shard in &mut self.shards {
             shard.configs = Arc::clone(&configs);
             shard.algorithms = Arc::clone(&algorithms);
         }
-        (self.shards.into_iter().map(Hosts::from).collect(), Directory { places: self.places })
+        (self.shards.into_iter().map(H::from).collect(), Directory { places: self.places })
     }
 }
 
@@ -270,18 +273,18 @@ impl Directory {
     ///
     /// # Panics
     /// If `id` or `hosts` come from another world.
-    pub fn delivered_bytes(&self, id: ConnId, hosts: &[&Hosts]) -> u64 {
+    pub fn delivered_bytes(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> u64 {
         let place = self.places[id.0 as usize];
-        hosts[usize::from(place.rx_shard)].tcp.rx_conns[place.rx as usize].delivered_bytes
+        hosts[usize::from(place.rx_shard)].as_ref().rx_conns[place.rx as usize].delivered_bytes
     }
 
     /// Limits of the sending half of connection `id` until `now`.
     ///
     /// # Panics
     /// If `id` or `hosts` come from another world.
-    pub fn limits(&self, id: ConnId, now: Time, hosts: &[&Hosts]) -> LimitTimes {
+    pub fn limits(&self, id: ConnId, now: Time, hosts: &[&impl AsRef<Connections>]) -> LimitTimes {
         let place = self.places[id.0 as usize];
-        hosts[usize::from(place.tx_shard)].tcp.conns[place.tx as usize].limit_times(now)
+        hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize].limit_times(now)
     }
 
     /// Sends subflow `subflow` of connection `id` over other routes from now on; what is on its way arrives.
@@ -293,13 +296,13 @@ impl Directory {
         id: ConnId,
         subflow: usize,
         (forward, reverse): (RouteId, RouteId),
-        hosts: &mut [&mut Hosts],
+        hosts: &mut [&mut impl AsMut<Connections>],
     ) {
         let place = self.places[id.0 as usize];
-        let tx = &mut hosts[usize::from(place.tx_shard)].tcp;
+        let tx = hosts[usize::from(place.tx_shard)].as_mut();
         let first = tx.conns[place.tx as usize].first as usize;
         tx.subs[first + subflow].route = forward;
-        let rx = &mut hosts[usize::from(place.rx_shard)].tcp;
+        let rx = hosts[usize::from(place.rx_shard)].as_mut();
         let conn = &mut rx.rx_conns[place.rx as usize];
         if let Some(ack_routes) = &mut conn.ack_routes {
             ack_routes.reroute(subflow, reverse);
@@ -311,10 +314,15 @@ impl Directory {
     ///
     /// # Panics
     /// If `id`, `subflow` or `hosts` come from another world.
-    pub(crate) fn routes(&self, id: ConnId, subflow: usize, hosts: &[Hosts]) -> (RouteId, RouteId) {
+    pub(crate) fn routes(
+        &self,
+        id: ConnId,
+        subflow: usize,
+        hosts: &[impl AsRef<Connections>],
+    ) -> (RouteId, RouteId) {
         let place = self.places[id.0 as usize];
-        let tx = &hosts[usize::from(place.tx_shard)].tcp;
-        let rx = &hosts[usize::from(place.rx_shard)].tcp;
+        let tx = hosts[usize::from(place.tx_shard)].as_ref();
+        let rx = hosts[usize::from(place.rx_shard)].as_ref();
         let (sub, rx_sub) =
             (tx.conns[place.tx as usize].first as usize, rx.rx_conns[place.rx as usize].first as usize);
         (tx.subs[sub + subflow].route, rx.rx_subs[rx_sub + subflow].route)
@@ -333,10 +341,10 @@ impl Directory {
     ///
     /// # Panics
     /// If `id` or `hosts` come from another world.
-    pub fn flow(&self, id: ConnId, hosts: &[&Hosts]) -> FlowRecord {
+    pub fn flow(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> FlowRecord {
         let place = self.places[id.0 as usize];
-        let tx = &hosts[usize::from(place.tx_shard)].tcp;
-        let rx = &hosts[usize::from(place.rx_shard)].tcp;
+        let tx = hosts[usize::from(place.tx_shard)].as_ref();
+        let rx = hosts[usize::from(place.rx_shard)].as_ref();
         let conn = &tx.conns[place.tx as usize];
         let rx_conn = &rx.rx_conns[place.rx as usize];
         let subs = &tx.subs[conn.first as usize..][..usize::from(conn.count)];
@@ -357,10 +365,13 @@ impl Directory {
     }
 
     /// RTT distributions of all shards together.
-    pub fn rtts<'a>(&self, hosts: impl IntoIterator<Item = &'a Hosts>) -> RttGroups {
+    pub fn rtts<'a, H>(&self, hosts: impl IntoIterator<Item = &'a H>) -> RttGroups
+    where
+        H: AsRef<Connections> + 'a,
+    {
         let mut all = RttGroups::default();
         for shard in hosts {
-            all.merge(shard.tcp.rtts());
+            all.merge(shard.as_ref().rtts());
         }
         all
     }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Pairing, Traffic};
 
-use super::below;
 use crate::build::{Fabric, FabricError};
-use crate::rng::Streams;
+use crate::rng::{Streams, below};
 
 /// A sender and the receivers it may choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,11 +10,10 @@ use vmcc_scenario::model::{FlowList, Incast, Poisson, Protocol, Traffic, Traffic
 use vmcc_scenario::sizes::Sizes;
 
 use super::pairs::{Sender, senders};
-use super::{MAX_FLOWS, below, exponential, uniform};
+use super::{App, MAX_FLOWS, Object};
 use crate::build::{Fabric, span};
-use crate::rng::{Stream, Streams};
-use crate::run::SimError;
-use crate::tcp::{App, Object};
+use crate::error::SimError;
+use crate::rng::{Stream, Streams, below, exponential, uniform};
 use crate::time::{Span, Time};
 
 /// A client of memcached asks for a name of this length by `get `, that and an end of line.

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::net::rate::wire_ps;
 use crate::net::queue::{ClassQueue, Next};
+use crate::net::rate::wire_ps;
 use crate::time::{Span, Time};
 
 /// Idle slots after which nothing is left of the average.
@@ -136,8 +136,8 @@ impl RoundTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::rate::ps_per_byte_q16;
     use crate::net::queue::QueuedPacket;
+    use crate::net::rate::ps_per_byte_q16;
     use crate::net::spec::Limit;
 
     const GBIT: u64 = 1_000_000_000;

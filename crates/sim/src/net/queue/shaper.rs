@@ -6,8 +6,8 @@
 //! quantum in proportion to their guarantee. Buckets hold time at their rate and may go negative by a
 //! packet, so long-run rates are exact.
 
-use crate::net::rate::{ps_per_byte_q16, wire_ps};
 use crate::net::queue::{ClassQueue, Next};
+use crate::net::rate::{ps_per_byte_q16, wire_ps};
 use crate::net::spec::ShaperClass;
 use crate::time::{Span, Time};
 

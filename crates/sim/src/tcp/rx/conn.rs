@@ -4,11 +4,12 @@ use super::out_of_order::BufferedSegment;
 use super::subflow::RxSubflow;
 use crate::engine::Timer;
 use crate::tcp::ack_path::AckRoutes;
-use crate::tcp::config::{App, TcpConfig};
+use crate::tcp::config::TcpConfig;
 use crate::tcp::conn::Conn;
 use crate::tcp::reorder::Arrivals;
 use crate::tcp::window::Window;
 use crate::time::{Span, Time};
+use crate::traffic::App;
 use prefetch_index::prefetch_index;
 use std::slice;
 

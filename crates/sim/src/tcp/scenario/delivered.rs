@@ -1,8 +1,7 @@
 //! Deliveries of connections over time.
 
 use super::Flow;
-use crate::hosts::Hosts;
-use crate::tcp::{Directory, FlowRecord};
+use crate::tcp::{Connections, Directory, FlowRecord};
 use crate::transport::Part;
 
 /// By connection.
@@ -28,7 +27,7 @@ impl Delivered {
         &mut self,
         directory: &Directory,
         flows: &[Flow],
-        hosts: &[&Hosts],
+        hosts: &[&Connections],
         part: &mut Part,
     ) {
         let mut arrived = self.arrived.iter_mut();

@@ -10,27 +10,21 @@ use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Flow, Flows};
 use crate::build::{RoutePair, span};
-use crate::hosts::{HostError, Hosts};
-use crate::run::SimError;
+use crate::error::{HostError, SimError};
+use crate::rtts::rtt_group;
 use crate::tcp::config::{
-    AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
+    AckPath, AlgorithmId, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
-use crate::tcp::{ConnId, World};
+use crate::tcp::{ConnId, Connections, World};
 use crate::time::Time;
-use crate::traffic::{Planned, plan_flows};
+use crate::traffic::{App, Planned, plan_flows};
 use crate::transport::{BuildContext, Transport, sample_every, scheduler};
 
-/// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.
-const OWN_GROUPS: usize = 256;
-
-/// RTT distribution of a connection: its own (`number`) among few, that of its traffic entry among many.
-pub(crate) fn rtt_group(connections: usize, number: usize, entry: usize) -> u32 {
-    // Hosts hold at most `MAX_INDEX` ends, and an entry without any has no distribution.
-    (if connections <= OWN_GROUPS { number } else { entry }) as u32
-}
-
 /// Connections of the entries that have some.
-pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+pub(crate) fn make<H>(ctx: &mut BuildContext<'_>, hosts: &mut [H]) -> Result<Box<dyn Transport<H>>, SimError>
+where
+    H: AsRef<Connections> + AsMut<Connections>,
+{
     ctx.warnings.extend(host_warnings(ctx.scenario)?);
     let planned = plan_flows(ctx.scenario, ctx.fabric, ctx.streams, &[Protocol::Mptcp, Protocol::Tcp])?;
     let count = planned.len();
@@ -48,7 +42,7 @@ pub(crate) fn make(ctx: &mut BuildContext<'_>, hosts: &mut [Hosts]) -> Result<Bo
     world.sample_every(sample_every);
     let (made, directory) = world.build();
     for (shard, made) in hosts.iter_mut().zip(made) {
-        shard.tcp = made.tcp;
+        *shard.as_mut() = made;
     }
     Ok(Box::new(Flows::new(directory, flows, labels, sample_every)))
 }

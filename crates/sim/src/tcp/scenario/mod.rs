@@ -4,18 +4,17 @@ mod delivered;
 mod make;
 mod observe;
 
-pub(crate) use make::{make, rtt_group};
+pub(crate) use make::make;
 
 use std::sync::Arc;
 
-use super::{App, ConnId, Directory, RttGroups};
+use super::{App, ConnId, Connections, Directory, RttGroups};
 use crate::build::NamedPath;
 use crate::engine::Ctx;
-use crate::hosts::Hosts;
-use crate::run::{Managed, SimError};
+use crate::error::SimError;
 use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Planned};
-use crate::transport::{Ends, Part, RouteChange, Routed, Transport};
+use crate::transport::{Ends, Managed, Part, RouteChange, Routed, Transport};
 use delivered::Delivered;
 use vmcc_metrics::observed::{Counters, Observed};
 use vmcc_network::Unloaded;
@@ -100,7 +99,7 @@ impl Flows {
     }
 
     /// Record of the moving subflow on the path that it leaves; `None` if it was never established there or keeps its path.
-    fn past_path(&self, moved: &RouteChange, hosts: &[&Hosts]) -> Option<PastPath> {
+    fn past_path(&self, moved: &RouteChange, hosts: &[&Connections]) -> Option<PastPath> {
         let (flow, subflow) = (moved.ends, moved.subflow);
         let seen = observe::subflow(self, &self.flows[flow], subflow, hosts);
         let path = self.flows[flow].paths[subflow];
@@ -125,7 +124,12 @@ impl Flows {
     }
 }
 
-impl Transport for Flows {
+/// The table of connections in each shard's hosts.
+fn tables<'a>(hosts: &[&'a impl AsRef<Connections>]) -> Vec<&'a Connections> {
+    hosts.iter().map(|&shard| shard.as_ref()).collect()
+}
+
+impl<H: AsRef<Connections> + AsMut<Connections>> Transport<H> for Flows {
     fn ends(&self) -> Vec<Ends> {
         let one = |flow: &Flow| Ends {
             traffic: flow.planned.traffic,
@@ -148,8 +152,8 @@ impl Transport for Flows {
     }
 
     /// Answered requests are kept one by one.
-    fn check(&self, hosts: &[&Hosts]) -> Result<(), SimError> {
-        let answered: usize = hosts.iter().map(|shard| shard.tcp.responses().len()).sum();
+    fn check(&self, hosts: &[&H]) -> Result<(), SimError> {
+        let answered: usize = hosts.iter().map(|shard| shard.as_ref().responses().len()).sum();
         if answered <= MAX_FLOWS {
             return Ok(());
         }
@@ -158,15 +162,15 @@ impl Transport for Flows {
         Err(SimError::TooMany { traffic, most: MAX_FLOWS })
     }
 
-    fn settle(&mut self, hosts: &[&Hosts], part: &mut Part) {
-        self.delivered.settle(&self.directory, &self.flows, hosts, part);
+    fn settle(&mut self, hosts: &[&H], part: &mut Part) {
+        self.delivered.settle(&self.directory, &self.flows, &tables(hosts), part);
     }
 
-    fn warmed_up(&mut self, hosts: &[&Hosts]) {
+    fn warmed_up(&mut self, hosts: &[&H]) {
         self.rtts_at_warmup = Some(self.directory.rtts(hosts.iter().copied()));
     }
 
-    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed> {
+    fn routed(&self, hosts: &[H]) -> Vec<Routed> {
         let of_flow = |(ends, flow): (usize, &Flow)| {
             let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
             let first = flow.directions().next();
@@ -179,9 +183,9 @@ impl Transport for Flows {
         self.flows.iter().enumerate().flat_map(of_flow).collect()
     }
 
-    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut Hosts]) {
-        let shared: Vec<&Hosts> = hosts.iter().map(|shard| &**shard).collect();
-        self.past_paths.extend(self.past_path(moved, &shared));
+    fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut H]) {
+        let tables: Vec<&Connections> = hosts.iter().map(|shard| (**shard).as_ref()).collect();
+        self.past_paths.extend(self.past_path(moved, &tables));
         let flow = &mut self.flows[moved.ends];
         let turned = (moved.routes.1, moved.routes.0);
         for (direction, routes) in flow.directions().zip([moved.routes, turned]) {
@@ -194,18 +198,12 @@ impl Transport for Flows {
         self.flows.iter().any(|flow| !self.meant(which, flow, paths).is_empty())
     }
 
-    fn manage(
-        &self,
-        managed: &Managed,
-        paths: &[NamedPath],
-        shard: usize,
-        (hosts, ctx): (&mut Hosts, &mut Ctx),
-    ) {
+    fn manage(&self, managed: &Managed, paths: &[NamedPath], shard: usize, (hosts, ctx): (&mut H, &mut Ctx)) {
         for flow in &self.flows {
             for number in self.meant(&managed.which, flow, paths) {
                 let senders = flow.directions().map(|id| self.directory.sender(id));
                 for (_, sender) in senders.filter(|(of, _)| *of == shard) {
-                    hosts.tcp.change_subflow(ctx, (sender, number), managed.change);
+                    hosts.as_mut().change_subflow(ctx, (sender, number), managed.change);
                 }
             }
         }
@@ -215,7 +213,7 @@ impl Transport for Flows {
         (end.ps() - 1) / self.sample_every.ps().max(1)
     }
 
-    fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {
-        observe::observe(self, hosts, observed);
+    fn observe(&self, hosts: &[&H], observed: &mut Observed) {
+        observe::observe(self, &tables(hosts), observed);
     }
 }

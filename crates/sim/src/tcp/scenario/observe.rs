@@ -7,13 +7,12 @@ use vmcc_metrics::observed::{
 };
 
 use super::{Flow, Flows, PastPath};
-use crate::hosts::Hosts;
-use crate::run::at;
-use crate::tcp::{App, Closing, ConnId, FlowRecord, Object, SubflowRecord};
+use crate::tcp::{App, Closing, ConnId, Connections, FlowRecord, Object, SubflowRecord};
 use crate::time::{Span, Time};
 use crate::traffic::Planned;
+use crate::transport::at;
 
-pub(super) fn observe(flows: &Flows, hosts: &[&Hosts], observed: &mut Observed) {
+pub(super) fn observe(flows: &Flows, hosts: &[&Connections], observed: &mut Observed) {
     let (first, groups) = (observed.connections.len(), observed.rtts.len());
     let connections = connections(flows, hosts, groups, observed.window.1);
     if observed.connections.is_empty() {
@@ -30,7 +29,7 @@ fn reached(time: Time) -> Option<Moment> {
     (time != Time::NEVER).then(|| at(time))
 }
 
-fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec<Connection> {
+fn connections(all: &Flows, hosts: &[&Connections], groups: usize, end: Moment) -> Vec<Connection> {
     let mut samples = samples(all, hosts);
     let mut left: BTreeMap<(usize, usize), Vec<&PastPath>> = BTreeMap::new();
     for past in &all.past_paths {
@@ -87,7 +86,7 @@ fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64
 }
 
 /// Limits of the directions that carry its payload.
-fn limits(all: &Flows, flow: &Flow, end: Moment, hosts: &[&Hosts]) -> LimitedTimes {
+fn limits(all: &Flows, flow: &Flow, end: Moment, hosts: &[&Connections]) -> LimitedTimes {
     let us = |span: Span| span.ps() as f64 / 1e6;
     let one = |id| {
         let times = all.directory.limits(id, Time::from_ps(end.0), hosts);
@@ -189,7 +188,7 @@ fn job(app: &App) -> Job {
 }
 
 /// Record of a subflow so far.
-pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Hosts]) -> Subflow {
+pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Connections]) -> Subflow {
     let records: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
     of(&records, number)
 }
@@ -235,9 +234,9 @@ fn number(all: &Flows, conn: ConnId) -> Option<usize> {
 }
 
 /// Samples by connection and subflow, by time: in an order that does not depend on shards.
-fn samples(all: &Flows, hosts: &[&Hosts]) -> BTreeMap<(usize, usize), Vec<Sample>> {
+fn samples(all: &Flows, hosts: &[&Connections]) -> BTreeMap<(usize, usize), Vec<Sample>> {
     let mut samples: BTreeMap<(usize, usize), Vec<Sample>> = BTreeMap::new();
-    for sample in hosts.iter().flat_map(|shard| shard.tcp.samples()) {
+    for sample in hosts.iter().flat_map(|shard| shard.samples()) {
         let Some(index) = number(all, sample.conn) else { continue };
         samples.entry((index, usize::from(sample.subflow))).or_default().push(Sample {
             at: at(sample.at),
@@ -252,8 +251,8 @@ fn samples(all: &Flows, hosts: &[&Hosts]) -> BTreeMap<(usize, usize), Vec<Sample
 }
 
 /// Requests, in an order that does not depend on shards.
-fn responses(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
-    let all = hosts.iter().flat_map(|shard| shard.tcp.responses());
+fn responses(flows: &Flows, hosts: &[&Connections], first: usize) -> Vec<Response> {
+    let all = hosts.iter().flat_map(|shard| shard.responses());
     let one = |response: &crate::tcp::Response| {
         let connection = first + number(flows, response.conn)?;
         let (asked, answered) = (at(response.asked), Some(at(response.answered)));
@@ -266,7 +265,7 @@ fn responses(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
 }
 
 /// Objects that have not come, or not wholly.
-fn waiting(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
+fn waiting(flows: &Flows, hosts: &[&Connections], first: usize) -> Vec<Response> {
     let of_flow = |(index, flow): (usize, &Flow)| {
         let App::Fetches { objects, .. } = &flow.planned.app else { return Vec::new() };
         let answers = flow.answers.map_or(0, |id| flows.directory.flow(id, hosts).responses);
@@ -281,7 +280,7 @@ fn waiting(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
 }
 
 /// RTT samples by group. What was counted before the window is part of what was counted in all.
-fn rtts(flows: &Flows, hosts: &[&Hosts]) -> Vec<hdrhistogram::Histogram<u64>> {
+fn rtts(flows: &Flows, hosts: &[&Connections]) -> Vec<hdrhistogram::Histogram<u64>> {
     let mut all = flows.directory.rtts(hosts.iter().copied()).into_groups();
     for (group, histogram) in (0..).zip(&mut all) {
         if let Some(early) = flows.rtts_at_warmup.as_ref().and_then(|rtts| rtts.group(group)) {

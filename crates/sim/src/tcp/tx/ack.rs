@@ -1,7 +1,7 @@
 //! Processing of an acknowledgment on a subflow, in the order of Linux's `tcp_ack`.
 
 use super::Tx;
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::packet::{Packet, Sack};
 use crate::tcp::config::LossDetection;
 use crate::tcp::scoreboard::Delivery;

@@ -2,9 +2,10 @@
 
 use super::TAG_PROBE;
 use crate::packet::Packet;
-use crate::tcp::config::{App, ReceiveBuffer, TcpConfig};
+use crate::tcp::config::{ReceiveBuffer, TcpConfig};
 use crate::tcp::testing::{Lab, Setup, clean};
 use crate::time::{Span, Time};
+use crate::traffic::App;
 
 const MSS: u64 = 1448;
 

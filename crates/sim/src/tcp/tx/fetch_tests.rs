@@ -1,10 +1,10 @@
 //! Objects that are asked for on a connection that stays open.
 
 use crate::packet::Packet;
-use crate::tcp::config::{App, Object};
 use crate::tcp::record::Response;
 use crate::tcp::testing::{Lab, Setup, clean, lose};
 use crate::time::{Span, Time};
+use crate::traffic::{App, Object};
 
 const MSS: u64 = 1448;
 

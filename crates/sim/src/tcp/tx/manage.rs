@@ -1,11 +1,11 @@
 //! Changes by a path manager to subflows of a running connection.
 
 use super::Tx;
-use crate::hosts::Wire;
-pub(crate) use crate::run::Change as SubflowChange;
+use crate::endpoint::Wire;
 use crate::tcp::record::Closing;
 use crate::tcp::subflow::Status;
 use crate::time::{Span, Time};
+use crate::transport::SubflowChange;
 
 impl<W: Wire> Tx<'_, W> {
     /// Changes subflow `r`. One is closed and opened only where a connection can have several, and no earlier than others were

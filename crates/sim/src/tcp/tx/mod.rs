@@ -36,13 +36,12 @@ mod undo;
 #[cfg(test)]
 mod undo_tests;
 
-pub(crate) use manage::SubflowChange;
-
 use super::config::TcpConfig;
 use super::conn::Conn;
-use super::record::{Closing, RttGroups};
+use super::record::Closing;
 use super::subflow::{Status, Subflow};
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
+use crate::rtts::RttGroups;
 use crate::time::{Span, Time};
 use vmcc_cc::{Algorithm, Cause, Decision, DecisionFlags, Event, EventFlags, Group, Params};
 use vmcc_multipath::{PathView, may_suppress};

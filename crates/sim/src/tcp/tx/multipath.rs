@@ -1,7 +1,7 @@
 //! Connection life, and what subflows do for each other: joins, reinjection, relief of a full window.
 
 use super::{TAG_HANDSHAKE, Tx};
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::packet::Packet;
 use crate::tcp::config::Ecn;
 use crate::tcp::limits::Limit;

@@ -1,10 +1,11 @@
 //! Several subflows: joins, schedulers, reinjection, closing, and the stream under loss and reordering.
 
 use crate::packet::Packet;
-use crate::tcp::config::{App, ReceiveBuffer, TcpConfig};
+use crate::tcp::config::{ReceiveBuffer, TcpConfig};
 use crate::tcp::record::Closing;
 use crate::tcp::testing::{Lab, Script, Setup, clean};
 use crate::time::{Span, Time};
+use crate::traffic::App;
 use proptest::prelude::*;
 use vmcc_multipath::Scheduler;
 

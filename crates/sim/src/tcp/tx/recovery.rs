@@ -1,11 +1,11 @@
 //! Recovery states: Linux's `tcp_fastretrans_alert`, `tcp_enter_cwr`, `tcp_enter_recovery`, `tcp_enter_loss`.
 
 use super::Tx;
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::tcp::config::LossDetection;
-use crate::tcp::record::MAX_REDUCTIONS;
 use crate::tcp::scoreboard::Delivery;
 use crate::time::Span;
+use crate::transport::MAX_REDUCTIONS;
 use vmcc_cc::{Algorithm, Cause, SSTHRESH_INFINITE, State};
 use vmcc_multipath::Prr;
 

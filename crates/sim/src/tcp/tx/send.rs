@@ -1,7 +1,7 @@
 //! Putting segments on the wire.
 
 use super::{Tx, in_use};
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::packet::Packet;
 use crate::tcp::limits::Limit;
 use crate::tcp::scoreboard::Segment;

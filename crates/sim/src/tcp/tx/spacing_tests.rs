@@ -2,9 +2,9 @@
 
 use super::tests::ms;
 use crate::packet::Packet;
-use crate::tcp::config::App;
 use crate::tcp::testing::{Lab, Setup};
 use crate::time::{Span, Time};
+use crate::traffic::App;
 
 const RTT: Span = Span::from_ms(20);
 

@@ -1,9 +1,10 @@
 //! Scripted packets: what is retransmitted, when, and what becomes of the window.
 
 use crate::packet::Packet;
-use crate::tcp::config::{App, Ecn, LossDetection, ReceiveBuffer, TcpConfig};
+use crate::tcp::config::{Ecn, LossDetection, ReceiveBuffer, TcpConfig};
 use crate::tcp::testing::{Lab, Setup, clean, lose};
 use crate::time::{Span, Time};
+use crate::traffic::App;
 
 pub(super) fn ms(n: u64) -> Time {
     Time::ZERO + Span::from_ms(n)

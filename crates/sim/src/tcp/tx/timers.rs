@@ -1,7 +1,7 @@
 //! The subflow's one timer: retransmission, tail loss probe, reordering, zero window, handshake.
 
 use super::{TAG_PROBE, Tx};
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::packet::Packet;
 use crate::tcp::record::Closing;
 use crate::tcp::scoreboard::Delivery;

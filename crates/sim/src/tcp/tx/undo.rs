@@ -1,7 +1,7 @@
 //! Recoveries that were in vain: Linux's `tcp_try_undo_recovery`, `_partial`, `_dsack` and `_loss`.
 
 use super::Tx;
-use crate::hosts::Wire;
+use crate::endpoint::Wire;
 use crate::tcp::scoreboard::Delivery;
 use vmcc_cc::State;
 

@@ -1,9 +1,10 @@
 //! Recoveries in vain, and what shows it.
 
 use crate::packet::Packet;
-use crate::tcp::config::{App, ReceiveBuffer, TcpConfig};
+use crate::tcp::config::{ReceiveBuffer, TcpConfig};
 use crate::tcp::testing::{Lab, Script, Setup, lose};
 use crate::time::{Span, Time};
+use crate::traffic::App;
 
 fn ms(n: u64) -> Time {
     Time::ZERO + Span::from_ms(n)
