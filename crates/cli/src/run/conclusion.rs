@@ -4,7 +4,8 @@
 //! competing traffic, and in delay with the first as well, unless another carried clearly more. Transfers are judged by when
 //! they are complete, not by the round trips on the way, and by what they leave unfinished.
 
-use vmcc_metrics::unit::{digits, scale_of};
+use vmcc_metrics::catalogue::scale_of;
+use vmcc_metrics::unit::digits;
 use vmcc_results::figure::{case_name, over_runs, varying_keys};
 use vmcc_results::{Case, Summary};
 

@@ -1,7 +1,5 @@
 //! Units, and figures as people read them.
 
-use crate::catalogue;
-
 /// The unit of a figure. It is the end of the metric's name, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -69,6 +67,15 @@ impl Unit {
         }
     }
 
+    /// The unit for display in which `largest` reads well.
+    pub fn scale(self, largest: f64) -> Scale {
+        let steps = self.steps();
+        let smallest = steps[steps.len() - 1];
+        let (divisor, unit) =
+            steps.iter().find(|(from, _)| largest.abs() >= *from).copied().unwrap_or(smallest);
+        Scale { divisor, unit }
+    }
+
     /// Units for display, each with its divisor, the largest first.
     fn steps(self) -> &'static [(f64, &'static str)] {
         match self {
@@ -85,16 +92,6 @@ impl Unit {
             | Self::PerByte => &[(1.0, "")],
         }
     }
-}
-
-/// The unit in which `largest` of the figure `name` reads well: that of the catalogue, else of the name's ending.
-pub fn scale_of(name: &str, largest: f64) -> Scale {
-    let base = catalogue::base_name(name);
-    let listed = catalogue::named(base).map(|metric| metric.unit);
-    let steps = listed.or_else(|| Unit::of_name(base)).unwrap_or(Unit::Ratio).steps();
-    let smallest = steps[steps.len() - 1];
-    let (divisor, unit) = steps.iter().find(|(from, _)| largest.abs() >= *from).copied().unwrap_or(smallest);
-    Scale { divisor, unit }
 }
 
 /// A figure with as many digits as a person wants to read: about four.
@@ -125,19 +122,6 @@ pub fn compact(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_unit_follows_the_name_and_the_size() {
-        assert_eq!(scale_of("goodput_bps", 93e6).unit, "Mbit/s");
-        assert_eq!(scale_of("paths.a.goodput_bps", 2.4e9).unit, "Gbit/s");
-        assert_eq!(scale_of("rtt_us.p99", 1500.0).unit, "ms");
-        assert_eq!(scale_of("rtt_us", 150.0).unit, "µs");
-        assert_eq!(scale_of("rtt_us", 0.0).unit, "µs");
-        assert_eq!(scale_of("queue_bytes.mean", 1500.0).unit, "kB");
-        assert_eq!(scale_of("nobody_lists_this_bytes", 1500.0).unit, "kB");
-        assert_eq!(scale_of("jain", 0.9).unit, "");
-        assert_eq!(scale_of("retransmits", 1e7), Scale { divisor: 1.0, unit: "" });
-    }
 
     #[test]
     fn figures_have_about_four_digits() {

@@ -1,8 +1,8 @@
 //! Cost of the figures of many connections and entries: memory that is asked for grows with the run, not with its square.
 
 use vmcc_metrics::Metrics;
+use vmcc_metrics::figures;
 use vmcc_metrics::observed::{Connection, Entry, Job, Moment, Observed, Probe, Response, Subflow};
-use vmcc_metrics::reduce::figures;
 use vmcc_testkit::allocations::{Counting, asked_by};
 
 #[global_allocator]

@@ -4,8 +4,8 @@ use crate::rows::{EVENTS, Sample};
 use crate::titles::sentence_case;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
-use vmcc_metrics::catalogue;
-use vmcc_metrics::unit::{digits, scale_of};
+use vmcc_metrics::catalogue::{self, scale_of};
+use vmcc_metrics::unit::digits;
 use vmcc_results::figure::{case_name, varying_keys};
 use vmcc_results::{Run, Summary};
 

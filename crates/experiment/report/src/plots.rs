@@ -5,8 +5,9 @@ use crate::rows::{EVENTS, FlowValue, RTTS, Sample, Series, flow_figures, is_flow
 use crate::titles::{metric_title, sentence_case};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use vmcc_metrics::catalogue::scale_of;
 use vmcc_metrics::stats::{MeanCi, percentile_sorted};
-use vmcc_metrics::unit::{Scale, scale_of};
+use vmcc_metrics::unit::Scale;
 use vmcc_results::figure::{case_name, columns, varying_keys};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{Case, Summary};

@@ -3,9 +3,9 @@
 use crate::parquet_files::plain_text;
 use crate::{Case, ClaimResult, Summary};
 use std::collections::BTreeMap;
-use vmcc_metrics::catalogue::{self, Metric, Place};
+use vmcc_metrics::catalogue::{self, Metric, Place, scale_of};
 use vmcc_metrics::stats::{MeanCi, mean_ci95};
-use vmcc_metrics::unit::{Scale, compact, digits, scale_of};
+use vmcc_metrics::unit::{Scale, compact, digits};
 
 /// More paths than this would make the table unreadable.
 const MAX_PATHS: usize = 4;

@@ -2,7 +2,7 @@
 
 use crate::{FlowRecord, Metrics, Series, Work};
 use serde::{Deserialize, Serialize};
-use vmcc_metrics::reduce::Figures;
+use vmcc_metrics::Figures;
 
 /// Everything one run produced.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -10,7 +10,6 @@ use crate::spec::{Cc, Flow, Job, LabSpec, Transport};
 use crate::workload::Connection;
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::Moment;
-use vmcc_metrics::reduce;
 use vmcc_results::{RunOutput, Work};
 
 /// One connection: what the program read, and the sockets that carried it.
@@ -52,7 +51,7 @@ pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, E
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     warnings
         .extend(observed.cpu_s.filter(|busy_s| is_busy(spec, *busy_s, cpus)).map(|_| TOO_BUSY.to_owned()));
-    let figures = reduce::figures(&observe::observe(spec, observed, &transfers));
+    let figures = vmcc_metrics::figures(&observe::observe(spec, observed, &transfers));
     Ok(RunOutput::new(figures, Work { cpu_s: observed.cpu_s, ..Work::default() }, warnings))
 }
 

@@ -15,7 +15,6 @@ mod tests;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use vmcc_metrics::observed::Observed;
-use vmcc_metrics::reduce;
 use vmcc_results::{RunOutput, Work};
 use vmcc_scenario::ResolvedCase;
 
@@ -90,7 +89,7 @@ fn output(mut setup: Setup, accounts: &Accounts) -> RunOutput {
     let warnings = std::mem::take(&mut setup.warnings);
     // Both a million connections and what was seen of them would take twice the memory.
     drop(setup);
-    RunOutput::new(reduce::figures(&observed), work, warnings)
+    RunOutput::new(vmcc_metrics::figures(&observed), work, warnings)
 }
 
 /// Events after which a run listens to who wants it to end: a fraction of a second.

@@ -7,7 +7,7 @@ mod lives;
 mod tables;
 
 use crate::reduce::Reduce;
-use crate::unit::Unit;
+use crate::unit::{Scale, Unit};
 
 /// One metric.
 #[derive(Debug, Clone, Copy)]
@@ -146,6 +146,13 @@ pub fn base_name(dotted: &str) -> &str {
     let mut parts = dotted.rsplit('.');
     let last = parts.next().unwrap_or(dotted);
     if STATISTICS.contains(&last) { parts.next().unwrap_or(dotted) } else { last }
+}
+
+/// The unit in which `largest` of the figure `name` reads well: that of the catalogue, else of the name's ending.
+pub fn scale_of(name: &str, largest: f64) -> Scale {
+    let base = base_name(name);
+    let listed = named(base).map(|metric| metric.unit);
+    listed.or_else(|| Unit::of_name(base)).unwrap_or(Unit::Ratio).scale(largest)
 }
 
 impl Metric {

@@ -70,3 +70,16 @@ fn every_kind_fits_the_field_of_its_name() {
         assert!(read.is_ok(), "{read:?}: {text}");
     }
 }
+
+#[test]
+fn the_unit_follows_the_name_and_the_size() {
+    assert_eq!(scale_of("goodput_bps", 93e6).unit, "Mbit/s");
+    assert_eq!(scale_of("paths.a.goodput_bps", 2.4e9).unit, "Gbit/s");
+    assert_eq!(scale_of("rtt_us.p99", 1500.0).unit, "ms");
+    assert_eq!(scale_of("rtt_us", 150.0).unit, "µs");
+    assert_eq!(scale_of("rtt_us", 0.0).unit, "µs");
+    assert_eq!(scale_of("queue_bytes.mean", 1500.0).unit, "kB");
+    assert_eq!(scale_of("nobody_lists_this_bytes", 1500.0).unit, "kB");
+    assert_eq!(scale_of("jain", 0.9).unit, "");
+    assert_eq!(scale_of("retransmits", 1e7), Scale { divisor: 1.0, unit: "" });
+}

@@ -90,7 +90,7 @@ pub(crate) fn tenant_jain(scope: &Scope<'_>) -> Option<Figure> {
 }
 
 /// A connection's rate over its entry's time within the window.
-pub(super) fn rate(seen: &Observed, connection: &Connection) -> Option<f64> {
+pub(crate) fn rate(seen: &Observed, connection: &Connection) -> Option<f64> {
     let secs = seen.active_secs(connection.entry);
     (secs > 0.0).then(|| connection.window_bytes * 8.0 / secs)
 }

@@ -34,7 +34,7 @@ pub(crate) fn imbalance(scope: &Scope<'_>) -> Option<Figure> {
 }
 
 /// Values of one interval.
-pub(super) fn over_time(
+pub(crate) fn over_time(
     links: &Links,
     sample: &LinksSample,
 ) -> impl Iterator<Item = (&'static str, f64)> + use<> {

@@ -14,7 +14,7 @@ pub(crate) fn of(scope: &Scope<'_>) -> Option<Figure> {
     dist(scope.seen, scope.connections.iter().copied()).map(Figure::Dist)
 }
 
-pub(super) fn dist<'a>(
+pub(crate) fn dist<'a>(
     seen: &Observed,
     connections: impl Iterator<Item = &'a Connection> + Clone,
 ) -> Option<Dist> {

@@ -133,12 +133,12 @@ fn finished<'a>(scope: &Scope<'a>) -> impl Iterator<Item = Finished<'a>> + use<'
 }
 
 /// Completion time over the time on the empty network.
-pub(super) fn slowdown(fct_us: Option<f64>, ideal_us: Option<f64>) -> Option<f64> {
+pub(crate) fn slowdown(fct_us: Option<f64>, ideal_us: Option<f64>) -> Option<f64> {
     Some(fct_us? / ideal_us?)
 }
 
 /// Completion time of a completed transfer, in microseconds.
-pub(super) fn completion(connection: &Connection) -> Option<f64> {
+pub(crate) fn completion(connection: &Connection) -> Option<f64> {
     let sized = matches!(connection.job, Job::Transfer(_));
     connection.received.filter(|_| sized).map(|received| received.us_since(connection.start))
 }

@@ -1,7 +1,7 @@
 //! One record per connection and per answered request.
 
-use super::{goodput, rtt, transfers};
 use crate::observed::{Connection, Counters, Job, Moment, Observed, Response};
+use crate::reduce::{goodput, rtt, transfers};
 use crate::{FlowKind, FlowRecord};
 use std::collections::BTreeSet;
 use std::sync::Arc;

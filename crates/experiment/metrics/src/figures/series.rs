@@ -9,10 +9,10 @@
 //! | a host's name | `vm_off_us`, whenever it runs again |
 //! | `flow<n>.<path, or number of the subflow>` where there are few | what subflows say |
 
-use super::{Reduce, links};
 use crate::Series;
 use crate::catalogue::{self, Place};
 use crate::observed::{Moment, Observed, Sample};
+use crate::reduce::{Reduce, links};
 use std::collections::BTreeMap;
 
 /// Up to so many subflows have series of their own.

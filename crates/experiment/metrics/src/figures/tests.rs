@@ -1,6 +1,7 @@
 use super::*;
 use crate::observed::{
-    Answers, Closed, Counters, End, Energy, Entry, LinksSample, Moment, Off, Part, Path, Probe, Response,
+    Answers, Closed, Counters, End, Energy, Entry, Links, LinksSample, Moment, Off, Part, Path, Sample,
+    Subflow,
 };
 use hdrhistogram::Histogram;
 use std::sync::Arc;
