@@ -17,9 +17,14 @@
 //! | `measure`, `cpu`, `energy`, `instructions` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
 //! | [`bench`] | what the kernel programs cost, and whether they work here |
-//! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
+//! | `run`, `algorithms`, `clock` | one run; what it loads; its time and the grid of its samples |
+//! | `netns`, `process`, `registry` | what exists while a run lives |
+//! | `clean` | removal of what killed runs left |
 
+mod algorithms;
 pub mod bench;
+mod clean;
+mod clock;
 mod convert;
 mod cpu;
 mod energy;
@@ -44,16 +49,17 @@ mod userspace_link;
 mod vm;
 mod workload;
 
+pub use clean::{Busy, Cleaned, clean};
 pub use convert::OWN_DELAY;
 pub use error::{Error, ErrorKind};
 pub use measure::TOO_BUSY;
 pub use netns::Netns;
-pub use registry::{Busy, Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
-    Cc, Cut, Deschedule, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Quic,
-    Remap, Requests, Role, Routed, RoutedLink, Shape, Sharing, Throttle, Transport, VirtualHost, Wire,
+    Cc, Cut, Deschedule, Direction, Flow, Generating, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path,
+    Probing, Quic, Remap, Requests, Role, Routed, RoutedLink, Shape, Sharing, Throttle, Transport,
+    VirtualHost, Wire,
 };
 pub use vm::{VirtualMachine, sender};
 pub use vmcc_network::Guarantee;
-pub use workload::{Generating, Probing, Programs, quic_end};
+pub use workload::{Programs, quic_end};

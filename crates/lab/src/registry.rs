@@ -4,13 +4,11 @@
 //! is created, and names its owner by process id, start time and boot: a recycled process id is not mistaken for the owner.
 
 use crate::Error;
-use crate::{netns, throttle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vmcc_system::Folder;
 
@@ -37,11 +35,17 @@ impl ProcessId {
         Ok(Self { pid, start_ticks: start_ticks(pid)?, boot_id })
     }
 
+    /// One that ended with another boot.
+    #[cfg(test)]
+    pub(crate) fn dead() -> Self {
+        Self { pid: 1, start_ticks: 1, boot_id: "another".into() }
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }
 
-    fn kill(&self) {
+    pub(crate) fn kill(&self) {
         if self.is_alive() {
             // It may have ended since; then there is nothing to kill.
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
@@ -57,14 +61,15 @@ fn start_ticks(pid: i32) -> io::Result<u64> {
     ticks.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is malformed")))
 }
 
+/// Objects of a run, and their owner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Content {
-    run_id: String,
-    owner: ProcessId,
-    namespaces: Vec<String>,
-    processes: Vec<ProcessId>,
+pub(crate) struct Content {
+    pub(crate) run_id: String,
+    pub(crate) owner: ProcessId,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) processes: Vec<ProcessId>,
     #[serde(default)]
-    cgroups: Vec<PathBuf>,
+    pub(crate) cgroups: Vec<PathBuf>,
 }
 
 /// The record of one run. Dropping it removes the file.
@@ -97,7 +102,7 @@ impl Record {
         Self::create_in(Folder::make(PARENT, DIRECTORY).map_err(unusable)?, run_id, owner)
     }
 
-    fn create_in(folder: Folder, run_id: &str, owner: &ProcessId) -> Result<Self, Error> {
+    pub(crate) fn create_in(folder: Folder, run_id: &str, owner: &ProcessId) -> Result<Self, Error> {
         let name = file_name(run_id);
         match folder.make_new(&name) {
             Ok(_) => {}
@@ -184,64 +189,18 @@ fn unusable((path, source): (PathBuf, io::Error)) -> Error {
     }
 }
 
-/// Objects that [`clean`] removed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Cleaned {
-    /// Runs whose owner was dead.
-    pub runs: Vec<String>,
-    /// Namespaces removed, with all their links and queues.
-    pub namespaces: Vec<String>,
-    /// Cgroups removed.
-    pub cgroups: Vec<PathBuf>,
-    /// Processes killed.
-    pub processes: usize,
-    /// Runs that were left alone because their owner is alive.
-    pub alive: Vec<String>,
-    /// Cgroups that somebody else's processes or cgroups are in: they stay on record, and hold nothing of ours.
-    pub busy: Vec<Busy>,
+/// Folder of the records, if there is one.
+pub(crate) fn folder() -> Result<Option<Folder>, Error> {
+    Folder::open(PARENT, DIRECTORY).map_err(unusable)
 }
 
-/// A cgroup of ours that cannot be removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Busy {
-    /// Its directory.
-    pub cgroup: PathBuf,
-    /// The processes in it; without any, it has cgroups inside.
-    pub processes: Vec<i32>,
-}
-
-/// Removes what runs left behind whose owner is dead: processes, namespaces, and with these links and queues.
-/// Runs whose owner is alive are left alone.
-///
-/// # Errors
-/// When a leftover exists and cannot be removed; the ones before it are removed.
-pub fn clean() -> Result<Cleaned, Error> {
-    Folder::open(PARENT, DIRECTORY)
-        .map_err(unusable)?
-        .map_or_else(|| Ok(Cleaned::default()), |folder| clean_in(&folder))
-}
-
-fn clean_in(folder: &Folder) -> Result<Cleaned, Error> {
-    let mut cleaned = Cleaned::default();
+/// Records in a folder, each with the name of its file, in order.
+pub(crate) fn records(folder: &Folder) -> Result<Vec<(String, Content)>, Error> {
     let mut names = folder.names().map_err(|e| Error::file(folder.path(""), e))?;
+    names.retain(|name| name.ends_with(EXTENSION));
     names.sort();
-    for name in names.iter().filter(|name| name.ends_with(EXTENSION)) {
-        // Unreadable: being written at this moment, or not ours.
-        let Some(content) = read(folder, name) else { continue };
-        if content.owner.is_alive() {
-            cleaned.alive.push(content.run_id);
-        } else {
-            let busy = cleaned.busy.len();
-            remove(&content, &mut cleaned)?;
-            if cleaned.busy.len() == busy {
-                folder.remove(name).map_err(|e| Error::file(folder.path(name), e))?;
-                cleaned.runs.push(content.run_id);
-            }
-        }
-    }
-    Ok(cleaned)
+    // Unreadable: being written at this moment, or not ours.
+    Ok(names.into_iter().filter_map(|name| read(folder, &name).map(|content| (name, content))).collect())
 }
 
 fn read(folder: &Folder, name: &str) -> Option<Content> {
@@ -249,53 +208,6 @@ fn read(folder: &Folder, name: &str) -> Option<Content> {
     folder.read(name)?.take(MAX_RECORD_BYTES + 1).read_to_end(&mut bytes).ok()?;
     // One that was cut off is none either.
     serde_json::from_slice(&bytes).ok()
-}
-
-fn remove(content: &Content, cleaned: &mut Cleaned) -> Result<(), Error> {
-    for process in content.processes.iter().filter(|process| process.is_alive()) {
-        process.kill();
-        cleaned.processes += 1;
-    }
-    for name in &content.namespaces {
-        let path = netns::path_of(name);
-        if path.symlink_metadata().is_err() {
-            continue;
-        }
-        cleaned.processes += kill_inside(&path);
-        netns::remove_name(name);
-        if path.symlink_metadata().is_ok() {
-            let cause = io::Error::other("it is still there after unmounting and removing its name");
-            return Err(Error::kernel("removing", format!("network namespace {name}"), cause));
-        }
-        cleaned.namespaces.push(name.clone());
-    }
-    for path in content.cgroups.iter().filter(|path| path.exists()) {
-        match throttle::remove(path) {
-            Ok(()) => cleaned.cgroups.push(path.clone()),
-            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
-                cleaned.busy.push(Busy { cgroup: path.clone(), processes: members(path) });
-            }
-            Err(e) => return Err(Error::kernel("removing", format!("cgroup {}", path.display()), e)),
-        }
-    }
-    Ok(())
-}
-
-fn members(cgroup: &Path) -> Vec<i32> {
-    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
-}
-
-/// Kills every process in the namespace: all of them belong to the dead run.
-fn kill_inside(namespace: &Path) -> usize {
-    let Ok(wanted) = fs::metadata(namespace) else { return 0 };
-    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let inside = pids.filter(|pid| {
-        let theirs = fs::metadata(format!("/proc/{pid}/ns/net"));
-        theirs.is_ok_and(|theirs| (theirs.dev(), theirs.ino()) == (wanted.dev(), wanted.ino()))
-    });
-    inside.filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count()
 }
 
 fn check_run_id(run_id: &str) -> Result<(), Error> {
@@ -329,34 +241,6 @@ mod tests {
         assert!(check_run_id("demo-1").is_ok());
     }
 
-    fn dead() -> ProcessId {
-        ProcessId { pid: 1, start_ticks: 1, boot_id: "another".into() }
-    }
-
-    #[test]
-    fn records_of_dead_runs_are_removed_and_other_files_neither_read_nor_waited_for() {
-        let temporary = tempfile::tempdir().unwrap();
-        let at = |name: &str| temporary.path().join(DIRECTORY).join(name);
-        let folder = || Folder::make(temporary.path().to_str().unwrap(), DIRECTORY).unwrap();
-        std::mem::forget(Record::create_in(folder(), "gone", &dead()).unwrap());
-        let me = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
-        let mine = Record::create_in(folder(), "mine", &me).unwrap();
-        let taken = Record::create_in(folder(), "mine", &me);
-        assert!(matches!(taken, Err(Error::RunTaken { pid, .. }) if pid == me.pid));
-        // A record that a link leads to may be anybody's; a FIFO would be waited for.
-        let elsewhere = temporary.path().join("elsewhere");
-        fs::rename(at("gone.json"), &elsewhere).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, at("link.json")).unwrap();
-        nix::unistd::mkfifo(&at("fifo.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        fs::write(at("broken.json"), "{").unwrap();
-        let cleaned = clean_in(&folder()).unwrap();
-        assert_eq!((cleaned.runs, cleaned.alive), (vec![], vec!["mine".to_owned()]));
-        fs::copy(&elsewhere, at("gone.json")).unwrap();
-        assert_eq!(clean_in(&folder()).unwrap().runs, ["gone"]);
-        drop(mine);
-        assert!(!at("gone.json").exists() && !at("mine.json").exists() && elsewhere.exists());
-    }
-
     #[test]
     fn a_temporary_file_that_is_a_link_is_replaced_and_not_followed() {
         let temporary = tempfile::tempdir().unwrap();
@@ -364,7 +248,7 @@ mod tests {
         fs::write(&precious, "precious").unwrap();
         let folder = Folder::make(temporary.path().to_str().unwrap(), DIRECTORY).unwrap();
         std::os::unix::fs::symlink(&precious, folder.path("run.tmp")).unwrap();
-        let mut record = Record::create_in(folder, "run", &dead()).unwrap();
+        let mut record = Record::create_in(folder, "run", &ProcessId::dead()).unwrap();
         record.add_namespace("vmcc-a").unwrap();
         assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
         assert_eq!(read(&record.folder, "run.json").unwrap().namespaces, ["vmcc-a"]);

@@ -2,24 +2,23 @@
 
 mod running;
 
+use crate::algorithms::load;
+use crate::clock::{micros, sleep_until_next};
 use crate::guard::{RunGuard, Tally};
-use crate::ports::{PortRecord, Ports};
-use crate::registry::{self, Record};
+use crate::measure::{Descheduled, Observed};
+use crate::ports::Ports;
+use crate::registry::Record;
 use crate::sampler::{Sampler, Samples};
-use crate::spec::{Cc, Flow, Job, LabSpec};
+use crate::spec::{Cc, Flow, Job, LabSpec, server_port};
 use crate::throttle::Throttles;
 use crate::topology::Topology;
 use crate::vm::{GuestReport, Session, VirtualMachine};
 use crate::workload::{self, End, Programs, Report};
-use crate::{Error, Netns, Role, cpu, energy, instructions, measure, ports};
+use crate::{Error, Netns, Role, clean, cpu, energy, instructions, measure, ports};
 use running::{Running, is_due};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_bpf::Loaded;
-use vmcc_metrics::observed::Energy;
 use vmcc_results::RunOutput;
 use vmcc_scenario::ResolvedCase;
 
@@ -72,7 +71,7 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::Privilege { action: "making network namespaces".to_owned() });
     }
-    registry::clean()?;
+    clean::clean()?;
     let mut record = Record::claim(spec.run_id.as_deref())?;
     let algorithms = load(spec.flows.iter().filter(|flow| needs_here(spec, flow)))?;
     control.check()?;
@@ -118,41 +117,6 @@ struct Built<'a, 'b> {
     session: Option<&'a mut Session<'b>>,
 }
 
-/// Times off of a virtual machine.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Descheduled {
-    pub(crate) host: usize,
-    /// Microseconds at which it ran again, and the length of the time off that it noticed then.
-    pub(crate) noticed_us: Vec<(u64, u64)>,
-    /// For how long it was stopped.
-    pub(crate) stopped: Vec<Duration>,
-    /// The share of the time for which it was not stopped that it had a processor.
-    pub(crate) busy: f64,
-    /// Results of its algorithms' requests to close paths.
-    pub(crate) asked: Tally,
-}
-
-/// Observations of a transfer, from which it is measured.
-pub(crate) struct Observed {
-    pub(crate) samples: Samples,
-    /// Per flow.
-    pub(crate) reports: Vec<Report>,
-    /// Start of each flow after the run's start, in microseconds: the origin of the times in its report.
-    pub(crate) started_us: Vec<u64>,
-    /// Paths and counters of the ports.
-    pub(crate) ports: Vec<PortRecord>,
-    /// CPU time of the whole host within the measured window.
-    pub(crate) cpu_s: Option<f64>,
-    /// The same of its energy.
-    pub(crate) energy: Option<Energy>,
-    /// Instructions that all its processors executed in it.
-    pub(crate) instructions: Option<f64>,
-    /// The virtual machine, if there is one.
-    pub(crate) absent: Option<Descheduled>,
-    /// Results of the algorithms' requests to close paths.
-    pub(crate) asked: Tally,
-}
-
 /// True if a flow's congestion control runs on this kernel. That of a flow which a virtual machine sends is needed here only if its
 /// receiver has to echo marks as the algorithm's receivers do.
 fn needs_here(spec: &LabSpec, flow: &Flow) -> bool {
@@ -161,27 +125,6 @@ fn needs_here(spec: &LabSpec, flow: &Flow) -> bool {
         Cc::Native(_) | Cc::Own(_) => true,
     };
     echoes || !spec.machines.hosts.contains(&flow.from)
-}
-
-/// Loads each algorithm of the registry once.
-pub(crate) fn load<'a>(flows: impl Iterator<Item = &'a Flow>) -> Result<Vec<Loaded>, Error> {
-    let mut wanted = BTreeMap::new();
-    for flow in flows {
-        if let Cc::Registry(params) = &flow.cc {
-            let other = wanted.insert(params.algorithm().name(), *params);
-            if other.is_some_and(|other| other != *params) {
-                let key = format!("traffic[{}].cc", flow.label);
-                let problem =
-                    format!("{} is used with two sets of parameters in one run", params.algorithm());
-                return Err(Error::spec(key, problem));
-            }
-        }
-    }
-    let load = |(name, params): (&str, vmcc_cc::Params)| {
-        Loaded::load(params.algorithm(), &params)
-            .map_err(|e| Error::CongestionControl { name: name.to_owned(), cause: e.to_string() })
-    };
-    wanted.into_iter().map(load).collect()
 }
 
 /// Makes each flow's congestion control the default of its endpoints, so that connections start with it and the
@@ -226,7 +169,7 @@ fn transfer(
             _ => {
                 let (sender, receiver) = topology.ends(index);
                 let at = if flow.job.is_fetched() { sender } else { receiver };
-                workload::of(flow, &control.programs).serve(at, workload::port_of(index), record)?
+                workload::of(flow, &control.programs).serve(at, server_port(index), record)?
             }
         };
         running.push(Running::new(index, server));
@@ -355,14 +298,6 @@ fn files(spec: &LabSpec, control: &Control<'_>, host: usize, running: &[Running]
     own.filter_map(file).collect()
 }
 
-pub(crate) fn sleep_until_next(start: Instant, interval: Duration) {
-    let elapsed = start.elapsed();
-    // On a late wake-up the next sample falls on the grid again instead of shifting all that follow.
-    let beyond = elapsed.as_nanos() % interval.as_nanos().max(1);
-    let remaining = interval.saturating_sub(Duration::from_nanos(u64::try_from(beyond).unwrap_or(0)));
-    thread::sleep(remaining);
-}
-
 fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples, elapsed: Duration) {
     let now = micros(elapsed);
     let from = now.saturating_sub(1_000_000);
@@ -393,8 +328,4 @@ fn first_byte(samples: &Samples, flow: usize) -> u64 {
     let tracks = samples.tracks.iter().filter(|track| track.flow == flow);
     let busiest = tracks.max_by_key(|track| track.points.last().map_or(0, |point| point.bytes_acked));
     busiest.and_then(|track| track.points.first()).map_or(0, |point| point.t_us)
-}
-
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

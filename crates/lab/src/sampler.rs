@@ -10,9 +10,8 @@ pub(crate) use streams::{Delivery, Stream, Streams};
 
 use crate::Error;
 use crate::ports::Ports;
-use crate::spec::{Cc, LabSpec, Layout, Remap};
+use crate::spec::{Cc, LabSpec, Layout, Remap, flow_of};
 use crate::topology::{QueueReader, Topology, lane_of};
-use crate::workload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -83,7 +82,7 @@ struct Counters {
 /// Report of one of vmcc's programs on a path of one of its connections. Times count from the flow's start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct QuicPathReport {
-    /// As [`crate::workload::Connection::port`].
+    /// Its number in place of a port, as in the program's report.
     pub(crate) connection: u16,
     pub(crate) lane: usize,
     pub(crate) points: Vec<Point>,
@@ -296,7 +295,7 @@ fn record(
 ) {
     let key = (plain(subflow.local), plain(subflow.remote));
     let IpAddr::V4(local) = key.0.ip() else { return };
-    let flow = |port: u16| workload::flow_of(port).filter(|flow| *flow < paths.len());
+    let flow = |port: u16| flow_of(port).filter(|flow| *flow < paths.len());
     // Where data are fetched it is the sender that listens.
     let (connected, fetched) = (flow(subflow.remote.port()), flow(subflow.local.port()));
     let (Some(flow), Some(lane)) = (connected.or(fetched), lane_of(local)) else { return };

@@ -107,10 +107,10 @@ fn guest(plan: &Plan, own: &[External]) -> Result<Box<dyn Engine>, Failure> {
 
 /// This program, as what a guest runs.
 #[cfg(feature = "kernel")]
-fn worker(role: &str, engine: &str) -> Result<vmcc_lab::engine::WorkerProgram, Failure> {
+fn worker(role: &str, engine: &str) -> Result<vmcc_lab::guest::WorkerProgram, Failure> {
     let program = std::env::current_exe().map_err(|e| Failure::host(format!("{engine}: {e}")))?;
     let arguments = ["internal", role].map(Into::into).to_vec();
-    Ok(vmcc_lab::engine::WorkerProgram { program, arguments, stop: Some(crate::interrupt::flag()) })
+    Ok(vmcc_lab::guest::WorkerProgram { program, arguments, stop: Some(crate::interrupt::flag()) })
 }
 
 #[cfg(not(feature = "kernel"))]

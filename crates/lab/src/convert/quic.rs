@@ -3,16 +3,13 @@
 use super::lanes::{lane_on, named, subflows};
 use super::refuse;
 use crate::Error;
-use crate::spec::{Cc, Path, Quic, Transport};
+use crate::spec::{Cc, Path, Quic, Transport, UDP_HEADERS_BYTES};
 use crate::traffic_gen::{AckPolicy, Settings};
 use serde::Serialize;
 use vmcc_cc::Params;
 use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{AckPath, Coupling, Protocol, Traffic, TrafficKind};
-
-/// Bytes of IPv4 and UDP before each datagram.
-const HEADERS_BYTES: u64 = 28;
 
 pub(super) fn is_quic(scenario: &Scenario, traffic: &Traffic) -> bool {
     traffic.protocol(&scenario.host) == Protocol::Quic && traffic.kind.has_connections()
@@ -82,7 +79,7 @@ fn settings(
         receive_window: host.receive_buffer.get(),
         send_window: host.send_buffer.get(),
         initial_window_pkt: number(host.initial_window.get()),
-        datagram: u16::try_from(host.mtu.get().saturating_sub(HEADERS_BYTES)).unwrap_or(u16::MAX),
+        datagram: u16::try_from(host.mtu.get().saturating_sub(UDP_HEADERS_BYTES)).unwrap_or(u16::MAX),
     })
 }
 

@@ -5,11 +5,9 @@
 
 use crate::engine::worker::{Answer, Job, POLL_INTERVAL, QUIT, place, take};
 use crate::engine::{GuestRunError, OVERHEAD, checks, specs};
-use crate::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage};
+use crate::guest::{self, GuestError, GuestOptions, GuestOutput, KernelImage, WorkerProgram};
 use crate::{Error, LabSpec};
-use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
@@ -17,18 +15,6 @@ use std::time::Duration;
 use vmcc_engine::{Engine, EngineError};
 use vmcc_results::RunOutput;
 use vmcc_scenario::{Plan, ResolvedCase};
-
-/// The program of the host that calls [`worker`](super::worker()), or [`sender`](crate::sender()) where a host is a virtual
-/// machine, with its last argument, a directory.
-#[derive(Debug, Clone)]
-pub struct WorkerProgram {
-    /// The program, visible in the guest, which has the host's files.
-    pub program: PathBuf,
-    /// Arguments before the directory.
-    pub arguments: Vec<OsString>,
-    /// Set by the caller to stop a guest that still boots.
-    pub stop: Option<&'static AtomicBool>,
-}
 
 /// The guest engine.
 #[derive(Debug)]
@@ -106,17 +92,9 @@ impl Worker {
         worker: &WorkerProgram,
     ) -> Result<Self, GuestRunError> {
         let directory = tempfile::Builder::new().prefix("vmcc-cases-").tempdir()?;
-        let shared = directory.path().to_owned();
-        let options = GuestOptions {
-            time_limit,
-            shared_dir: Some(shared.clone()),
-            stop: worker.stop,
-            ..GuestOptions::default()
-        };
-        let (kernel, program) = (kernel.clone(), worker.program.clone());
-        let arguments: Vec<OsString> =
-            worker.arguments.iter().cloned().chain([shared.into_os_string()]).collect();
-        let boot = move || Guest::new(options).run(&kernel, program, arguments);
+        let options = GuestOptions { time_limit, ..GuestOptions::default() };
+        let (kernel, worker, shared) = (kernel.clone(), worker.clone(), directory.path().to_owned());
+        let boot = move || worker.run(&kernel, shared, options);
         Ok(Self { directory, guest: Some(thread::spawn(boot)) })
     }
 

@@ -1,7 +1,7 @@
 //! Cases on this host's kernel.
 
-use crate::engine::{OVERHEAD, WorkerProgram, checks, fraction, off_somewhere, specs};
-use crate::guest::{self, KernelImage};
+use crate::engine::{OVERHEAD, checks, fraction, off_somewhere, specs};
+use crate::guest::{self, KernelImage, WorkerProgram};
 use crate::spec::Flow;
 use crate::vm::{VirtualMachine, cards};
 use crate::{Control, Error, LabSpec, Programs, workload};

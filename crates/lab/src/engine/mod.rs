@@ -9,7 +9,7 @@ mod worker;
 
 pub use checks::{checks, guest_usable, kernel_usable};
 pub use error::{GuestRunError, Unusable};
-pub use guest::{GuestEngine, WorkerProgram};
+pub use guest::GuestEngine;
 pub use kernel::Kernel;
 pub use worker::worker;
 

@@ -24,6 +24,7 @@ mod kernels;
 mod power;
 mod program;
 mod qemu;
+mod worker;
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -34,6 +35,7 @@ use std::time::{Duration, Instant};
 pub use error::GuestError;
 pub use kernels::{KernelImage, kernel, kernels, newest_kernel};
 pub use power::{DutyCycle, Power};
+pub use worker::WorkerProgram;
 
 use job::Job;
 pub(crate) use job::PATH;

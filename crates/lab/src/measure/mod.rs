@@ -4,13 +4,50 @@
 mod observe;
 
 use crate::Error;
-use crate::run::{Descheduled, Observed};
-use crate::sampler::{Delivery, Point, Stream, Track};
+use crate::guard::Tally;
+use crate::ports::PortRecord;
+use crate::sampler::{Delivery, Point, Samples, Stream, Track};
 use crate::spec::{Cc, Flow, Job, LabSpec, Transport};
-use crate::workload::Connection;
+use crate::workload::{Connection, Report};
 use std::collections::BTreeSet;
-use vmcc_metrics::observed::Moment;
+use std::time::Duration;
+use vmcc_metrics::observed::{Energy, Moment};
 use vmcc_results::{RunOutput, Work};
+
+/// Times off of a virtual machine.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Descheduled {
+    pub(crate) host: usize,
+    /// Microseconds at which it ran again, and the length of the time off that it noticed then.
+    pub(crate) noticed_us: Vec<(u64, u64)>,
+    /// For how long it was stopped.
+    pub(crate) stopped: Vec<Duration>,
+    /// The share of the time for which it was not stopped that it had a processor.
+    pub(crate) busy: f64,
+    /// Results of its algorithms' requests to close paths.
+    pub(crate) asked: Tally,
+}
+
+/// Observations of a transfer, from which it is measured.
+pub(crate) struct Observed {
+    pub(crate) samples: Samples,
+    /// Per flow.
+    pub(crate) reports: Vec<Report>,
+    /// Start of each flow after the run's start, in microseconds: the origin of the times in its report.
+    pub(crate) started_us: Vec<u64>,
+    /// Paths and counters of the ports.
+    pub(crate) ports: Vec<PortRecord>,
+    /// CPU time of the whole host within the measured window.
+    pub(crate) cpu_s: Option<f64>,
+    /// The same of its energy.
+    pub(crate) energy: Option<Energy>,
+    /// Instructions that all its processors executed in it.
+    pub(crate) instructions: Option<f64>,
+    /// The virtual machine, if there is one.
+    pub(crate) absent: Option<Descheduled>,
+    /// Results of the algorithms' requests to close paths.
+    pub(crate) asked: Tally,
+}
 
 /// One connection: what the program read, and the sockets that carried it.
 struct Transferred<'a> {

@@ -1,8 +1,7 @@
 //! Observations of a run: connections, samples and ports, from which [`vmcc_metrics`] computes figures.
 
-use super::Transferred;
+use super::{Descheduled, Observed as Seen, Transferred};
 use crate::ports::PortRecord;
-use crate::run::{Descheduled, Observed as Seen};
 use crate::sampler::{ClassPoint, Fates, Limits, Point, Track};
 use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
 use crate::workload::{Fetched, Report, Request};

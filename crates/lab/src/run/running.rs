@@ -4,7 +4,7 @@ use super::LOOK_AT;
 use crate::Error;
 use crate::process::Ended;
 use crate::registry::Record;
-use crate::spec::LabSpec;
+use crate::spec::{LabSpec, server_port};
 use crate::topology::Topology;
 use crate::vm::ClientExit;
 use crate::workload::{self, End, Programs, Report};
@@ -115,7 +115,7 @@ impl Running {
                 let lasts = stop.saturating_sub(if described.round > 0 { elapsed } else { start });
                 let (sender, receiver) = topology.ends(self.flow);
                 let at = if described.job.is_fetched() { receiver } else { sender };
-                let to = (topology.server_of(self.flow, described), workload::port_of(self.flow));
+                let to = (topology.server_of(self.flow, described), server_port(self.flow));
                 let data = self.data(spec, programs);
                 self.client = Some(workload.send(at, to, lasts, data.as_deref(), record)?);
                 self.sent = elapsed;

@@ -1,9 +1,8 @@
 //! Fates of MPTCP subflows: those that were opened, those that were closed while their connection continued, and the reasons.
 
 use super::plain;
-use crate::spec::LabSpec;
+use crate::spec::{LabSpec, flow_of};
 use crate::topology::Topology;
-use crate::workload;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -104,7 +103,7 @@ impl Listener {
             Event::Established(ends) => self.fate(ends).opened = true,
             Event::Withdrawn { token, remote_id } => self.withdraw((sender, token, remote_id)),
             Event::Closed { ends, token, remote_id, error, reset } => {
-                let flow = workload::flow_of(ends.remote.port()).and_then(|flow| spec.flows.get(flow));
+                let flow = flow_of(ends.remote.port()).and_then(|flow| spec.flows.get(flow));
                 // When its time is over a connection ends by itself.
                 if flow.is_some_and(|flow| t_us < flow.stop.get() / 1_000) {
                     let address = (sender, token, remote_id);

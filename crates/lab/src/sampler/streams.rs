@@ -1,9 +1,8 @@
 //! Connections as wholes, whichever subflow their data take: what their receivers' kernels have in order of the stream, and
 //! what their senders' sent again on another subflow.
 
-use crate::spec::{Flow, LabSpec, Transport};
+use crate::spec::{Flow, LabSpec, PREAMBLE_BYTES, Transport, flow_of};
 use crate::topology::Topology;
-use crate::workload;
 use crate::{Error, Netns};
 use std::collections::BTreeMap;
 use vmcc_system::diag::{Diag, DiagError, MptcpDiag, Subflow};
@@ -99,12 +98,12 @@ impl Reader {
             seen.extend(plain.map(|s: &Subflow| (s.local.port(), s.remote.port(), Some(s.bytes_received))));
         }
         for (own, peer, bytes) in seen {
-            let flow = workload::flow_of(own).and_then(|index| Some((index, spec.flows.get(index)?)));
+            let flow = flow_of(own).and_then(|index| Some((index, spec.flows.get(index)?)));
             let (Some((index, flow)), Some(bytes)) = (flow, bytes) else { continue };
             if t_us <= flow.stop.get() / 1_000 {
                 let stream = self.streams.entry((index, peer)).or_default();
                 let delivery = stream.delivery.get_or_insert(Delivery::begin(t_us));
-                delivery.note(t_us, bytes, workload::PREAMBLE_BYTES);
+                delivery.note(t_us, bytes, PREAMBLE_BYTES);
             }
         }
         Ok(())
@@ -118,7 +117,7 @@ impl Reader {
                 return;
             };
             for connection in connections {
-                let Some(flow) = workload::flow_of(connection.remote.port()) else { continue };
+                let Some(flow) = flow_of(connection.remote.port()) else { continue };
                 let stream = self.streams.entry((flow, connection.local.port())).or_default();
                 stream.reinjected_bytes = connection.retransmitted_bytes;
             }

@@ -1,14 +1,18 @@
 //! Traffic of a run, and the events that change its course.
 
+use super::datagrams::{Generating, Probing};
 use crate::Error;
 use crate::process::MAX_OUTPUT_BYTES;
 use crate::traffic_gen::Settings;
-use crate::workload::{Generating, HEADERS_BYTES, NUMBER_BYTES, Probing};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_network::Unloaded;
 use vmcc_scenario::model::{FileProgram, ObjectProgram, RequestProgram};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
+/// Bytes of a connection before its data: the cookie by which the server of iperf3 identifies the client.
+pub(crate) const PREAMBLE_BYTES: u64 = 37;
+/// Each flow has a port of its own, this one and up (iperf3's own default).
+const FIRST_PORT: u16 = 5201;
 /// The shortest time limit that curl has.
 const MIN_DURATION: Nanos = Nanos::from_millis(1);
 /// With the 16 bytes that iperf3 writes into each.
@@ -20,12 +24,8 @@ const MAX_OBJECT_SIZE: Bytes = Bytes::new(1_000_000);
 const MAX_CHUNK_SIZE: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
 /// Each is a process.
 const MAX_CHUNKS: u32 = 256;
-/// A thread of ours sends them.
-const MIN_PROBE_INTERVAL: Nanos = Nanos::from_micros(200);
 /// A value of a key or a page, which is made in memory.
 const MAX_VALUE_SIZE: Bytes = Bytes::new(64_000_000);
-/// Without fragments.
-const MAX_PROBE_SIZE: Bytes = Bytes::new(1_500);
 /// Each is a thread of the lab's for as long as it lasts.
 const MAX_PER_SECOND: f64 = 5_000.0;
 
@@ -234,6 +234,16 @@ pub(crate) fn dscp(class: u32) -> u8 {
     u8::try_from(class.min(7) * 8).unwrap_or(0)
 }
 
+/// The server's port of a flow.
+pub(crate) fn server_port(flow: usize) -> u16 {
+    FIRST_PORT.saturating_add(u16::try_from(flow).unwrap_or(u16::MAX))
+}
+
+/// The flow that uses a server's port.
+pub(crate) fn flow_of(port: u16) -> Option<usize> {
+    port.checked_sub(FIRST_PORT).map(usize::from)
+}
+
 impl Cc {
     /// The name by which the kernel knows it.
     pub fn kernel_name(&self) -> String {
@@ -278,23 +288,6 @@ impl Job {
     /// True if it only sends probes.
     pub(crate) fn is_probes(&self) -> bool {
         matches!(self, Self::Probes(_))
-    }
-}
-
-impl Probing {
-    fn check(&self, key: impl Fn(&str) -> String) -> Result<(), Error> {
-        if self.interval < MIN_PROBE_INTERVAL {
-            let problem = format!("a probe each {}; {MIN_PROBE_INTERVAL} is the least", self.interval);
-            return Err(Error::not_expressible(key("interval"), problem));
-        }
-        let smallest = Bytes::new(HEADERS_BYTES + NUMBER_BYTES as u64);
-        for (name, size) in [("packet", self.packet), ("reply", self.reply)] {
-            if size < smallest || size > MAX_PROBE_SIZE {
-                let problem = format!("{size}; {smallest} to {MAX_PROBE_SIZE} is what probes have");
-                return Err(Error::not_expressible(key(name), problem));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,13 +1,16 @@
 //! The lab's own input: what to build and what to send, in plain types.
 
+mod datagrams;
 mod flow;
 mod layout;
 mod link;
 mod machines;
 mod routed;
 
-pub(crate) use flow::dscp;
+pub use datagrams::{Generating, Probing};
+pub(crate) use datagrams::{NUMBER_BYTES, SUM_BYTES, UDP_HEADERS_BYTES};
 pub use flow::{Cc, Cut, Flow, Job, Quic, Remap, Requests, Role, Throttle, Transport};
+pub(crate) use flow::{PREAMBLE_BYTES, dscp, flow_of, server_port};
 pub use layout::{Direction, Layout, Path, Sharing, VirtualHost};
 pub(crate) use link::FRAME_BYTES;
 pub use link::{Shape, Wire};
@@ -15,7 +18,6 @@ pub use machines::{Deschedule, Lengths, Machines};
 pub use routed::{OfPaths, Routed, RoutedLink};
 
 use crate::Error;
-use crate::workload::{Generating, Probing};
 use vmcc_units::{Bytes, Nanos};
 
 /// One subnet per lane, and at most 8 subflows per connection in the kernel.

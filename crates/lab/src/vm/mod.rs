@@ -18,8 +18,7 @@ mod serving;
 pub(crate) use exchange::{ClientExit, GuestReport};
 pub use sender::sender;
 
-use crate::engine::WorkerProgram;
-use crate::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage, Power};
+use crate::guest::{self, GuestError, GuestOptions, GuestOutput, KernelImage, Power, WorkerProgram};
 use crate::registry::Record;
 use crate::spec::{LabSpec, Wire};
 use crate::topology::{Topology, in_namespace};
@@ -86,8 +85,6 @@ impl VirtualMachine {
             // One, as those of the papers, and because two emulated ones would need two of the host's.
             cpus: 1,
             taps,
-            shared_dir: Some(directory.path().to_owned()),
-            stop: worker.stop,
             power: Some(power.clone()),
             time_limit,
             // What is found here is found there, whose files are the same.
@@ -97,12 +94,9 @@ impl VirtualMachine {
                 .collect(),
             ..GuestOptions::default()
         };
-        let (kernel, program) = (kernel.clone(), worker.program.clone());
-        let folder = directory.path().as_os_str().to_owned();
-        let arguments: Vec<OsString> = worker.arguments.iter().cloned().chain([folder]).collect();
+        let (kernel, worker, shared) = (kernel.clone(), worker.clone(), directory.path().to_owned());
         // A thread begins in the namespace of the one that starts it.
-        let guest =
-            netns.run(move || thread::spawn(move || Guest::new(options).run(&kernel, program, arguments)));
+        let guest = netns.run(move || thread::spawn(move || worker.run(&kernel, shared, options)));
         Ok(Self { guest: Some(guest), power, next: 0, netns, directory, _record: record })
     }
 

@@ -2,10 +2,10 @@
 
 use super::exchange::ClientExit;
 use crate::Error;
+use crate::clock::micros;
 use crate::registry::Record;
-use crate::run::micros;
 use crate::sampler::Track;
-use crate::spec::Flow;
+use crate::spec::{Flow, server_port};
 use crate::topology::Topology;
 use crate::workload::{self, End, Programs};
 use std::os::unix::process::ExitStatusExt;
@@ -60,7 +60,7 @@ impl Sending<'_> {
     ) -> Result<(), Error> {
         let Some(client) = &mut self.client else {
             if elapsed >= self.flow.start.to_duration() {
-                let to = (topology.server_of(self.number, self.flow), workload::port_of(self.number));
+                let to = (topology.server_of(self.number, self.flow), server_port(self.number));
                 let at = topology.ends(self.number).0;
                 let asked = self.asked();
                 let workload = workload::of(&asked, programs);

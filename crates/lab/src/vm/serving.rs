@@ -3,7 +3,7 @@
 use super::exchange::{held_file, take};
 use crate::Error;
 use crate::registry::Record;
-use crate::spec::LabSpec;
+use crate::spec::{LabSpec, server_port};
 use crate::topology::Topology;
 use crate::workload::{self, End, Programs};
 use std::fs;
@@ -28,7 +28,7 @@ impl Serving {
         let mut servers = Vec::new();
         for (index, flow) in spec.flows.iter().enumerate().filter(|(_, flow)| flow.server() == host) {
             let workload = workload::of(flow, programs);
-            let server = workload.serve(topology.ends(index).0, workload::port_of(index), record)?;
+            let server = workload.serve(topology.ends(index).0, server_port(index), record)?;
             if let Some(data) = workload.data(&server) {
                 let copy = directory.join(held_file(number, index));
                 fs::copy(&data, &copy).map_err(|e| Error::file(copy, e))?;

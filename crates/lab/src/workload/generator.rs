@@ -3,12 +3,12 @@
 //! The receiver reports the payload that has come in datagrams of its own, as a sum, so that a lost report loses nothing.
 
 use super::in_process::{InProcess, exit_with};
-use super::probes::{HEADERS_BYTES, is_nothing};
+use super::probes::is_nothing;
 use super::{Connection, End, Interval, Report, ReportError, Workload};
 use crate::process::Ended;
 use crate::registry::Record;
 use crate::rng::Rng;
-use crate::spec::{Flow, dscp};
+use crate::spec::{Flow, Generating, SUM_BYTES, UDP_HEADERS_BYTES, dscp};
 use crate::{Error, Netns};
 use std::fmt::Write as _;
 use std::io;
@@ -17,34 +17,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_units::{BitsPerSec, Bytes, Nanos};
+use vmcc_units::Bytes;
 
 /// Between two reports of the receiver.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Between two looks at what is due.
 const TICK: Duration = Duration::from_micros(500);
-/// Room for the sum in a report, and the shortest payload.
-const SUM_BYTES: usize = 8;
-const MAX_PACKET_SIZE: Bytes = Bytes::new(1_500);
-/// Shortest period.
-const MIN_DURATION: Nanos = Nanos::from_millis(1);
-
-/// Settings of a congestion generator.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Generating {
-    /// The lowest and the highest rate of a busy period, counting IP packets.
-    pub rates: (BitsPerSec, BitsPerSec),
-    /// The shortest and the longest period.
-    pub durations: (Nanos, Nanos),
-    /// Share of the periods that are busy.
-    pub busy: f64,
-    /// The size of an IP packet.
-    pub packet: Bytes,
-    /// Which draws.
-    pub seed: u64,
-    /// True if each interface has draws of its own.
-    pub independent: bool,
-}
 
 /// Period in which the rate is constant; 0 if it is silent.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,19 +33,6 @@ struct Period {
 }
 
 impl Generating {
-    pub(crate) fn check(&self, key: impl Fn(&str) -> String) -> Result<(), Error> {
-        let smallest = Bytes::new(HEADERS_BYTES + SUM_BYTES as u64);
-        if self.packet < smallest || self.packet > MAX_PACKET_SIZE {
-            let problem = format!("{}; {smallest} to {MAX_PACKET_SIZE} is what it sends", self.packet);
-            return Err(Error::not_expressible(key("packet"), problem));
-        }
-        if self.durations.0 < MIN_DURATION {
-            let problem = format!("{}; {MIN_DURATION} is the least", self.durations.0);
-            return Err(Error::not_expressible(key("min_duration"), problem));
-        }
-        Ok(())
-    }
-
     /// Periods of an interface until `end_s`, drawn as the simulator draws them: length, rate, busy or not.
     fn periods(&self, interface: usize, end_s: f64) -> Vec<Period> {
         let mut rng = Rng::new(self.seed, if self.independent { 1 + interface } else { 0 });
@@ -167,7 +132,7 @@ fn count(socket: &UdpSocket, end: &AtomicBool) -> Ended {
 /// Sends what is due in each period, and notes the receiver's reports: a line each with time and sum.
 fn generate(socket: &UdpSocket, periods: &[Period], packet: Bytes, end: &AtomicBool) -> Ended {
     let size = packet.get() as f64 * 8.0;
-    let payload = vec![0; packet.get().saturating_sub(HEADERS_BYTES) as usize];
+    let payload = vec![0; packet.get().saturating_sub(UDP_HEADERS_BYTES) as usize];
     let (begun, mut lines) = (Instant::now(), String::new());
     for period in periods {
         let mut sent = 0_u64;
@@ -216,6 +181,7 @@ fn intervals(text: &str) -> Result<Vec<Interval>, ReportError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vmcc_units::{BitsPerSec, Nanos};
 
     fn generating() -> Generating {
         Generating {

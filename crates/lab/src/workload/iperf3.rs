@@ -9,7 +9,7 @@ use super::{
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
-use crate::spec::{Flow, Job, dscp};
+use crate::spec::{Flow, Job, UDP_HEADERS_BYTES, dscp};
 use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
@@ -17,12 +17,6 @@ use std::path::Path;
 use std::time::Duration;
 
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
-
-/// Bytes of the cookie at the start of each connection, by which the server identifies the client.
-pub(super) const COOKIE_BYTES: u64 = 37;
-
-/// IPv4's and UDP's.
-const UDP_HEADERS_BYTES: u64 = 28;
 
 /// A flow's two ends of `iperf3`.
 pub(super) struct Iperf3<'a> {

@@ -27,9 +27,6 @@ mod verify;
 mod wrk;
 
 pub(crate) use answers::Answers;
-pub use generator::Generating;
-pub use probes::Probing;
-pub(crate) use probes::{HEADERS_BYTES, NUMBER_BYTES};
 pub use quic::quic_end;
 
 use crate::process::{Ended, Program, is_installed};
@@ -45,8 +42,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_scenario::model::{FileProgram, RequestProgram};
 
-/// Each flow has a port of its own, this one and up (iperf3's own default).
-const FIRST_PORT: u16 = 5201;
 /// The programs that send. Replaceable, so that a particular build of iperf3 can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
@@ -314,9 +309,6 @@ fn await_listening(
     Err(server.failed(format!("it does not listen on port {port} after {} s", within.as_secs()), LOOK_AT))
 }
 
-/// Bytes of a connection before its data.
-pub(crate) const PREAMBLE_BYTES: u64 = iperf3::COOKIE_BYTES;
-
 /// Reasons why a program's report is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReportError {
@@ -337,16 +329,6 @@ pub(crate) enum ReportError {
     Transfer(String),
     #[error("what arrived cannot be compared with what was sent: {0}")]
     Files(std::io::Error),
-}
-
-/// The server's port of a flow.
-pub(crate) fn port_of(flow: usize) -> u16 {
-    FIRST_PORT.saturating_add(u16::try_from(flow).unwrap_or(u16::MAX))
-}
-
-/// The flow that uses a server's port.
-pub(crate) fn flow_of(port: u16) -> Option<usize> {
-    port.checked_sub(FIRST_PORT).map(usize::from)
 }
 
 /// Report of a transfer's receiver.

@@ -8,7 +8,7 @@ use super::{End, Report, ReportError, Request, Workload};
 use crate::process::Ended;
 use crate::registry::Record;
 use crate::rng::Rng;
-use crate::spec::{Flow, dscp};
+use crate::spec::{Flow, NUMBER_BYTES, Probing, UDP_HEADERS_BYTES, dscp};
 use crate::{Error, Netns};
 use std::fmt::Write as _;
 use std::io;
@@ -16,31 +16,10 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vmcc_units::{Bytes, Nanos};
+use vmcc_units::Bytes;
 
-/// IPv4's and UDP's.
-pub(crate) const HEADERS_BYTES: u64 = 28;
-/// A request's number.
-pub(crate) const NUMBER_BYTES: usize = 4;
 /// Interval of the checks for the end, if nothing arrives.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Settings of probes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Probing {
-    /// Between two requests.
-    pub interval: Nanos,
-    /// True if `interval` is the mean of exponential times.
-    pub random: bool,
-    /// Which ones.
-    pub seed: u64,
-    /// The size of a request's IP packet.
-    pub packet: Bytes,
-    /// The size of an answer's.
-    pub reply: Bytes,
-    /// Timeout of an answer.
-    pub timeout: Nanos,
-}
 
 /// A flow's two ends.
 pub(super) struct Probes<'a> {
@@ -97,7 +76,7 @@ impl Probes<'_> {
 }
 
 fn payload(packet: Bytes) -> usize {
-    usize::try_from(packet.get().saturating_sub(HEADERS_BYTES)).unwrap_or(usize::MAX).max(NUMBER_BYTES)
+    usize::try_from(packet.get().saturating_sub(UDP_HEADERS_BYTES)).unwrap_or(usize::MAX).max(NUMBER_BYTES)
 }
 
 fn bound(address: (Ipv4Addr, u16), tos: u32) -> io::Result<UdpSocket> {
@@ -212,6 +191,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::thread;
+    use vmcc_units::Nanos;
 
     fn probing(packet: u64, reply: u64) -> Probing {
         let ms = Nanos::from_millis;

@@ -3,6 +3,7 @@
 use super::{
     Connection, End, Interval, Programs, Report, ReportError, START_TIMEOUT, Workload, check_installed,
 };
+use crate::clock::micros;
 use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::sampler::{Point, QuicPathReport};
@@ -272,10 +273,6 @@ fn reason(why: CloseReason) -> Closed {
 /// Number of a connection in place of a socket's port; zero stands for none.
 fn name_of(connection: u32) -> u16 {
     u16::try_from(connection).unwrap_or(u16::MAX - 1) + 1
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn wall() -> Duration {
