@@ -86,7 +86,7 @@ fn host() -> (Vec<Check>, Result<(), Failure>, Result<(), Failure>) {
 }
 
 fn text(engines: &[(&str, EngineState)], checks: &[Check]) -> String {
-    let mut table = table::plain(&["ENGINE", "", "WHY NOT", "WHAT MENDS IT"]);
+    let mut table = table::plain(&["ENGINE", "", "REASON", "REMEDY"]);
     for (name, state) in engines {
         let verdict = if state.usable { "usable" } else { "not usable" };
         let (reason, remedy) = (state.reason.as_deref(), state.remedy.as_deref());

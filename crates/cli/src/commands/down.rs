@@ -41,7 +41,7 @@ fn algorithms(ui: &Ui) -> Result<Exit, Failure> {
 
 fn text(removed: &[String]) -> String {
     match removed {
-        [] => "nothing was up".to_owned(),
+        [] => "no algorithm was loaded".to_owned(),
         names => format!("down: {}", names.join(", ")),
     }
 }
