@@ -220,7 +220,7 @@ impl<'a> Sampler<'a> {
             }
         }
         for number in 0..self.senders.len() {
-            let subflows = self.senders[number].subflows().map_err(|e| Error::diag(&e))?;
+            let subflows = self.senders[number].subflows_with_memory().map_err(|e| Error::diag(&e))?;
             let alphas = self.alphas(number)?;
             for subflow in subflows {
                 let alpha = alphas.get(&subflow.cookie).copied();

@@ -55,8 +55,9 @@ impl Limits {
         let all_sent = subflow.not_sent_bytes < subflow.mss_bytes.max(1);
         let waits = busy && all_sent && subflow.in_flight_pkt < subflow.cwnd_pkt;
         self.busy += u32::from(busy);
-        self.starved += u32::from(waits && !subflow.send_buffer_full);
-        self.blocked += u32::from(waits && subflow.send_buffer_full);
+        let full = subflow.send_buffer_full == Some(true);
+        self.starved += u32::from(waits && !full);
+        self.blocked += u32::from(waits && full);
     }
 
     /// Time begins again at zero: what was counted before does not count.

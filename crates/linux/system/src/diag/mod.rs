@@ -81,7 +81,15 @@ impl Diag {
     /// # Errors
     /// When the kernel refuses or answers something that cannot be read.
     pub fn subflows(&mut self) -> Result<Vec<Subflow>, DiagError> {
-        self.in_states(Self::carrying())
+        self.in_states(Self::carrying(), ExtensionFlags::empty())
+    }
+
+    /// The same, and the fill of their send buffers, for which the kernel looks at every socket's memory.
+    ///
+    /// # Errors
+    /// As [`Diag::subflows`].
+    pub fn subflows_with_memory(&mut self) -> Result<Vec<Subflow>, DiagError> {
+        self.in_states(Self::carrying(), ExtensionFlags::SKMEMINFO)
     }
 
     /// The same, and those whose handshake is not over, which cannot carry anything yet.
@@ -89,19 +97,25 @@ impl Diag {
     /// # Errors
     /// As [`Diag::subflows`].
     pub fn subflows_and_attempts(&mut self) -> Result<Vec<Subflow>, DiagError> {
-        self.in_states(Self::carrying() | StateFlags::SYN_SENT | StateFlags::SYN_RECV)
+        let states = Self::carrying() | StateFlags::SYN_SENT | StateFlags::SYN_RECV;
+        self.in_states(states, ExtensionFlags::empty())
     }
 
     /// Congestion control of every TCP socket that is bound to a port, listeners among them.
     pub fn congestion_controls(&mut self) -> Result<Vec<String>, DiagError> {
-        let all = self.in_states(Self::carrying() | StateFlags::SYN_SENT | StateFlags::LISTEN)?;
+        let states = Self::carrying() | StateFlags::SYN_SENT | StateFlags::LISTEN;
+        let all = self.in_states(states, ExtensionFlags::empty())?;
         Ok(all.into_iter().map(|socket| socket.algorithm).collect())
     }
 
-    fn in_states(&mut self, states: StateFlags) -> Result<Vec<Subflow>, DiagError> {
+    /// `extra`: extensions beyond those that every [`Subflow`] is made of.
+    fn in_states(&mut self, states: StateFlags, extra: ExtensionFlags) -> Result<Vec<Subflow>, DiagError> {
         let mut found = Vec::new();
-        for family in [AF_INET, AF_INET6] {
-            self.list(family, states.clone(), &mut found).map_err(DiagError::List)?;
+        let extensions = ExtensionFlags::INFO | ExtensionFlags::CONG | extra;
+        for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
+            let (extensions, states) = (extensions.clone(), states.clone());
+            let request = InetRequest { family, protocol: IPPROTO_TCP, extensions, states, socket_id };
+            self.list(request, &mut found).map_err(DiagError::List)?;
         }
         Ok(found)
     }
@@ -158,15 +172,8 @@ impl Diag {
             | StateFlags::CLOSING
     }
 
-    fn list(&mut self, family: u8, states: StateFlags, found: &mut Vec<Subflow>) -> io::Result<()> {
-        let request = SockDiagMessage::InetRequest(InetRequest {
-            family,
-            protocol: IPPROTO_TCP,
-            extensions: ExtensionFlags::INFO | ExtensionFlags::CONG | ExtensionFlags::SKMEMINFO,
-            states,
-            socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
-        });
-        self.0.dump_each(request, &mut |answer| {
+    fn list(&mut self, request: InetRequest, found: &mut Vec<Subflow>) -> io::Result<()> {
+        self.0.dump_each(SockDiagMessage::InetRequest(request), &mut |answer| {
             if found.len() >= MAX_SOCKETS {
                 return Err(io::Error::other("too many sockets in one answer"));
             }

@@ -150,9 +150,10 @@ pub struct Subflow {
     /// segment has left is not counted.
     #[serde(skip)]
     pub send_buffer_limited_us: u64,
-    /// The send buffer has too little room to wake a writer (`sk_stream_is_writeable`: a third of it).
+    /// The send buffer has too little room to wake a writer (`sk_stream_is_writeable`: a third of it). `None`: not requested
+    /// ([`super::Diag::subflows_with_memory`]).
     #[serde(skip)]
-    pub send_buffer_full: bool,
+    pub send_buffer_full: Option<bool>,
     /// Timeouts in a row that were not answered, those included at which this host's queue refused the retransmission.
     #[serde(skip)]
     pub unanswered_timeouts: u32,
@@ -176,14 +177,14 @@ impl Subflow {
         let mut info = None;
         let mut algorithm = String::new();
         let mut mptcp = None;
-        let mut send_buffer_full = false;
+        let mut send_buffer_full = None;
         for attribute in nlas {
             match attribute {
                 Nla::TcpInfo(found) => info = Some(found),
                 Nla::Congestion(name) => algorithm = name,
                 Nla::MemInfo(memory) => {
                     let room = memory.send_queue_max.saturating_sub(memory.send_queue);
-                    send_buffer_full = room < memory.send_queue / 2;
+                    send_buffer_full = Some(room < memory.send_queue / 2);
                 }
                 Nla::Other(other) if other.kind() & NLA_TYPE_MASK == INET_DIAG_ULP_INFO => {
                     let mut value = vec![0; other.value_len()];
@@ -244,7 +245,7 @@ impl Subflow {
             busy_us: info.busy_time,
             receive_window_limited_us: info.rwnd_limited,
             send_buffer_limited_us: info.sndbuf_limited,
-            send_buffer_full: false,
+            send_buffer_full: None,
             unanswered_timeouts: info.retransmits.into(),
             heard_ms_ago: info.last_ack_recv.min(info.last_data_recv),
             sent_ms_ago: info.last_data_sent,

@@ -1,6 +1,8 @@
 use super::subflow::parse_ulp;
 use super::*;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::from(u16::try_from(4 + value.len()).unwrap().to_ne_bytes());
@@ -21,6 +23,24 @@ fn a_loopback_connection_is_listed_at_both_ends() {
     assert!(ours.established && ours.cwnd_pkt >= 1 && !ours.algorithm.is_empty());
     assert_eq!(ours.mptcp, None);
     assert!(all.iter().any(|s| s.local == remote && s.remote == local), "server end");
+}
+
+#[test]
+fn fill_of_the_send_buffer_is_reported_on_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (local, remote) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+    let own = |all: Vec<Subflow>| all.into_iter().find(|s| s.local == local && s.remote == remote).unwrap();
+    let mut diag = Diag::open().unwrap();
+    assert_eq!(own(diag.subflows().unwrap()).send_buffer_full, None);
+    assert_eq!(own(diag.subflows_with_memory().unwrap()).send_buffer_full, Some(false));
+    client.set_nonblocking(true).unwrap();
+    // Nobody reads: both buffers fill, the far one with what is under way after a refused write.
+    let begun = Instant::now();
+    while own(diag.subflows_with_memory().unwrap()).send_buffer_full != Some(true) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "its buffer takes data that nobody reads");
+        while client.write(&[0; 1 << 16]).is_ok() {}
+    }
 }
 
 #[test]

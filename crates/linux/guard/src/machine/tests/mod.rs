@@ -50,7 +50,7 @@ fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
         busy_us: 0,
         receive_window_limited_us: 0,
         send_buffer_limited_us: 0,
-        send_buffer_full: false,
+        send_buffer_full: None,
         unanswered_timeouts: 2,
         heard_ms_ago: 60_000,
         sent_ms_ago: 60_000,
