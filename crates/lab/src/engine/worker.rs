@@ -1,12 +1,9 @@
 //! The guest's side of the guest engine: runs the cases that the host puts into a directory.
-//!
-//! Files are renamed into place, so that neither side reads half a file.
 
 use crate::engine::fraction;
+use crate::guest::{QUIT, place, take};
 use crate::{Control, Error, LabSpec, Programs};
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -19,7 +16,6 @@ use vmcc_scenario::ResolvedCase;
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest that a worker waits for its next run before it gives up on the host.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-pub(super) const QUIT: &str = "quit";
 
 /// One run.
 #[derive(Serialize, Deserialize)]
@@ -40,21 +36,6 @@ impl Job {
 pub(super) enum Answer {
     Output(Box<RunOutput>),
     Failed { kind: ErrorKind, message: String },
-}
-
-pub(super) fn place(directory: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
-    let temporary = directory.join(format!("{name}.new"));
-    fs::write(&temporary, serde_json::to_vec(value)?)?;
-    fs::rename(&temporary, directory.join(name))
-}
-
-/// Reads and removes a file; `None` when it is not there (yet).
-pub(super) fn take<T: for<'de> Deserialize<'de>>(directory: &Path, name: &str) -> Option<T> {
-    let path = directory.join(name);
-    let text = fs::read(&path).ok()?;
-    let value = serde_json::from_slice(&text).ok()?;
-    fs::remove_file(&path).ok()?;
-    Some(value)
 }
 
 /// Runs inside the guest until it is told to quit.

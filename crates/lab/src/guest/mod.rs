@@ -36,6 +36,7 @@ pub use error::GuestError;
 pub use kernels::{KernelImage, kernel, kernels, newest_kernel};
 pub use power::{DutyCycle, Power};
 pub use worker::WorkerProgram;
+pub(crate) use worker::{QUIT, Worker, WorkerEnd, place, take};
 
 use job::Job;
 pub(crate) use job::PATH;

@@ -1,5 +1,4 @@
-//! Files by which the lab and a virtual machine communicate, in a directory that both see. Each is renamed into place, so
-//! that no reader sees half a file. `N` is the run's number:
+//! Files by which the lab and a virtual machine communicate, in the directory that both see. `N` is the run's number:
 //!
 //! | file | from | |
 //! |---|---|---|
@@ -14,17 +13,14 @@
 //! | `quit` | the lab | there are no more runs |
 
 use crate::guard::Tally;
+use crate::guest;
 use crate::sampler::{Fates, Track};
 use crate::{Error, LabSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use vmcc_engine::ErrorKind;
 use vmcc_scenario::ResolvedCase;
-
-pub(super) const QUIT: &str = "quit";
 
 /// One run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -87,18 +83,5 @@ pub(super) fn held_file(number: u32, flow: usize) -> String {
 }
 
 pub(super) fn place(directory: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
-    let (path, temporary) = (directory.join(name), directory.join(format!("{name}.new")));
-    let placed = serde_json::to_vec(value).map_err(io::Error::from);
-    let placed =
-        placed.and_then(|text| fs::write(&temporary, text)).and_then(|()| fs::rename(&temporary, &path));
-    placed.map_err(|e| Error::file(path, e))
-}
-
-/// Reads and removes a file; `None` when it is not there (yet).
-pub(super) fn take<T: for<'de> Deserialize<'de>>(directory: &Path, name: &str) -> Option<T> {
-    let path: PathBuf = directory.join(name);
-    let text = fs::read(&path).ok()?;
-    let value = serde_json::from_slice(&text).ok()?;
-    fs::remove_file(&path).ok()?;
-    Some(value)
+    guest::place(directory, name, value).map_err(|e| Error::file(directory.join(name), e))
 }

@@ -18,14 +18,16 @@ mod serving;
 pub(crate) use exchange::{ClientExit, GuestReport};
 pub use sender::sender;
 
-use crate::guest::{self, GuestError, GuestOptions, GuestOutput, KernelImage, Power, WorkerProgram};
+use crate::guest::{
+    self, GuestError, GuestOptions, KernelImage, Power, Worker, WorkerEnd, WorkerProgram, take,
+};
 use crate::registry::Record;
 use crate::spec::{LabSpec, Wire};
 use crate::topology::{Topology, in_namespace};
 use crate::userspace_link::{LinkEnd, UserspaceLink};
 use crate::workload::Elsewhere;
 use crate::{Error, Netns};
-use exchange::{Answer, Job, QUIT, data_file, held_file, place, take};
+use exchange::{Answer, Job, data_file, held_file, place};
 use nix::libc;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -53,23 +55,22 @@ const FOLDER: &str = "vmcc-guest-";
 #[derive(Debug)]
 pub struct VirtualMachine {
     // In the order in which they end.
-    guest: Option<JoinHandle<Result<GuestOutput, GuestError>>>,
+    worker: Worker,
     power: Power,
     next: u32,
     netns: Netns,
-    directory: tempfile::TempDir,
     _record: Record,
 }
 
 impl VirtualMachine {
-    /// Boots one with so many network cards, which runs `worker` until it is dropped, for `time_limit` at most.
+    /// Boots one with so many network cards, which runs `program` until it is dropped, for `time_limit` at most.
     ///
     /// # Errors
     /// Its namespace, its taps or its folder cannot be made. That it does not boot its first run says.
     pub fn start(
         kernel: &KernelImage,
         cards: usize,
-        worker: &WorkerProgram,
+        program: &WorkerProgram,
         time_limit: Duration,
     ) -> Result<Self, Error> {
         let mut record = Record::claim(None)?;
@@ -94,10 +95,9 @@ impl VirtualMachine {
                 .collect(),
             ..GuestOptions::default()
         };
-        let (kernel, worker, shared) = (kernel.clone(), worker.clone(), directory.path().to_owned());
-        // A thread begins in the namespace of the one that starts it.
-        let guest = netns.run(move || thread::spawn(move || worker.run(&kernel, shared, options)));
-        Ok(Self { guest: Some(guest), power, next: 0, netns, directory, _record: record })
+        let (kernel, program) = (kernel.clone(), program.clone());
+        let worker = netns.run(move || Worker::start(directory, kernel, program, options));
+        Ok(Self { worker, power, next: 0, netns, _record: record })
     }
 
     /// Tells the machine what it will do, and joins it to the network.
@@ -140,36 +140,19 @@ impl VirtualMachine {
     }
 
     fn folder(&self) -> &Path {
-        self.directory.path()
+        self.worker.directory()
     }
 
     /// An error if it has ended.
     fn is_there(&mut self) -> Result<(), Error> {
-        if self.guest.as_ref().is_some_and(|guest| !guest.is_finished()) {
-            return Ok(());
-        }
-        let cause = match self.guest.take().map(JoinHandle::join) {
-            Some(Ok(Err(GuestError::Interrupted))) => return Err(Error::Interrupted),
-            Some(Ok(Err(error))) => return Err(error.into()),
-            Some(Ok(Ok(output))) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let last = said.lines().last().unwrap_or("it said nothing").to_owned();
-                format!("its program ended with code {}: {last}", output.exit_code)
-            }
-            Some(Err(_)) | None => "it is gone".to_owned(),
+        let cause = match self.worker.ended() {
+            None => return Ok(()),
+            Some(WorkerEnd::Failed(GuestError::Interrupted)) => return Err(Error::Interrupted),
+            Some(WorkerEnd::Failed(error)) => return Err(error.into()),
+            Some(WorkerEnd::Exited { code, last }) => format!("its program ended with code {code}: {last}"),
+            Some(WorkerEnd::Gone) => "it is gone".to_owned(),
         };
         Err(Error::Measurement { what: "the virtual machine".to_owned(), cause, remedy: LOOK_AT.to_owned() })
-    }
-}
-
-impl Drop for VirtualMachine {
-    fn drop(&mut self) {
-        // If the file cannot be written, it ends at its time limit or with this process.
-        if fs::write(self.folder().join(QUIT), "").is_ok()
-            && let Some(guest) = self.guest.take()
-        {
-            drop(guest.join());
-        }
     }
 }
 

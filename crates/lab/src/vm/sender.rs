@@ -1,13 +1,14 @@
 //! The machine's side: sends what flows of its host send, serves what is fetched from it, and samples its own kernel meanwhile. It has
 //! nothing of the network but its cards.
 
-use super::exchange::{Answer, GuestReport, Job, QUIT, data_file, place, take};
+use super::exchange::{Answer, GuestReport, Job, data_file, place};
 use super::sending::{LOOK_AT, SEND_START_TIMEOUT, Sending};
 use super::serving::Serving;
 use crate::Error;
 use crate::algorithms::load;
 use crate::clock::{micros, sleep_until_next};
 use crate::guard::RunGuard;
+use crate::guest::{QUIT, take};
 use crate::ports::Ports;
 use crate::registry::Record;
 use crate::sampler::Sampler;

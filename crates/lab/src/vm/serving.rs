@@ -1,7 +1,8 @@
 //! Servers in the machine: programs that listen and hold what others fetch, until the lab reports that all clients are done.
 
-use super::exchange::{held_file, take};
+use super::exchange::held_file;
 use crate::Error;
+use crate::guest::take;
 use crate::registry::Record;
 use crate::spec::{LabSpec, server_port};
 use crate::topology::Topology;
