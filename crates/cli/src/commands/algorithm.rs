@@ -3,9 +3,11 @@
 use super::algorithms::Entry;
 use crate::args::AlgorithmAction;
 use crate::failure::{Exit, Failure, external_failure};
+use crate::interrupt;
 use crate::ui::Ui;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use vmcc_external::{Checker, External};
 
 pub(crate) fn algorithm(action: &AlgorithmAction, ui: &Ui) -> Result<Exit, Failure> {
@@ -15,8 +17,12 @@ pub(crate) fn algorithm(action: &AlgorithmAction, ui: &Ui) -> Result<Exit, Failu
     }
 }
 
-/// Compiles, checks and registers files, in their order.
+/// Compiles, checks and registers files, in their order. Ctrl-C ends it after cleaning up.
 pub(crate) fn load(files: &[PathBuf], ui: &Ui) -> Result<Vec<External>, Failure> {
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let stop = interrupt::listen()?;
     let own = |file: &PathBuf| -> Result<External, Failure> {
         let own = vmcc_external::load(file, &checker()?).map_err(|e| external_failure(&e))?;
         if !own.warnings.is_empty() {
@@ -24,7 +30,8 @@ pub(crate) fn load(files: &[PathBuf], ui: &Ui) -> Result<Vec<External>, Failure>
         }
         Ok(own)
     };
-    files.iter().map(own).collect()
+    let loaded = files.iter().map(own).collect();
+    if stop.load(Ordering::SeqCst) { Err(Failure::interrupted("interrupted")) } else { loaded }
 }
 
 /// Compiles them for the kernel as well.

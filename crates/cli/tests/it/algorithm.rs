@@ -108,6 +108,34 @@ fn scenario_check_knows_own_algorithms() {
     assert_eq!(code, 0);
 }
 
+/// Every algorithm of the registry, as a user would copy it: with its parameters and its detector.
+#[test]
+fn copies_of_the_registry_pass_the_check() {
+    let dir = folder();
+    let registry = fs::read_to_string(root().join("algorithms/registry.toml")).unwrap();
+    let mut checked = 0;
+    for entry in registry.split("\n[").skip(1).filter(|entry| !entry.starts_with('[')) {
+        let name = entry.split(']').next().unwrap();
+        let own = format!("o_{name}");
+        // An entry ends where the next begins; its parameters begin with another bracket.
+        let from = registry.find(&format!("\n[{name}]\n")).unwrap() + name.len() + 4;
+        let rest = &registry[from..];
+        let end = rest.match_indices("\n[").map(|(at, _)| at).find(|at| !rest[*at..].starts_with("\n[["));
+        let description = &rest[..end.unwrap_or(rest.len())];
+        let description = description.replace(&format!("[[{name}.param]]"), "[[param]]");
+        let text = fs::read_to_string(root().join(format!("algorithms/src/{name}.c"))).unwrap();
+        let text = ["CC_HOOK(", "CC_ALGORITHM(", "CC_DETECT_HOOK("]
+            .iter()
+            .fold(text, |text, begin| text.replace(&format!("{begin}{name}"), &format!("{begin}{own}")));
+        let file = format!("{own}.c");
+        fs::write(dir.path().join(&file), format!("/* vmcc\n{description}\n*/\n{text}")).unwrap();
+        let (code, document) = json(dir.path(), &["algorithm", "check", &file]);
+        assert_eq!((code, &document["warnings"]), (0, &"".into()), "{name}: {document}");
+        checked += 1;
+    }
+    assert_eq!(checked, vmcc_cc::Algorithm::all().len());
+}
+
 #[test]
 fn headers_beside_the_file_are_found() {
     let dir = folder();

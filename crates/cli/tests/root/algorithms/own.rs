@@ -79,6 +79,18 @@ fn root_kernel_engine_runs_an_own_algorithm() {
     assert!(!available().contains("mp_kown"), "{}", available());
 }
 
+/// The ends of QUIC are processes without rights; they have the algorithm from this one.
+#[test]
+fn root_quic_runs_an_own_algorithm_on_the_kernel_engine() {
+    let dir = own("kown");
+    fs::write(dir.path().join("kernel.toml"), format!("{SCENARIO}\n[host]\nprotocol = \"quic\"\n")).unwrap();
+    let run = ["run", "kernel.toml", "--engine", "kernel", "--algorithm", "kown.c", "--out", "out"];
+    let (code, document) = json(dir.path(), &run);
+    assert_eq!(code, 0, "{document}");
+    let goodput = document["cases"][1]["runs"][0]["metrics"]["goodput_bps"].as_f64().unwrap();
+    assert!(goodput > 5e6, "{document}");
+}
+
 /// A loop whose length the verifier cannot know: native checks pass, the kernel refuses, the log and the rules are shown.
 #[test]
 fn root_verifier_refuses_with_its_log_and_the_rules() {
