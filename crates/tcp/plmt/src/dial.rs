@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::handle::poll_state;
 use crate::http;
 use crate::pipe::{PipeDialer, TcpPipe};
-use crate::security::{ClientSecurity, Secured};
+use crate::security::{ClientSecurity, Secured, random_secret};
 use crate::shared::{Shared, time_since};
 use crate::socket::NewSocket;
 use std::collections::HashMap;
@@ -101,7 +101,7 @@ pub async fn connect(
     }
     let begin = Instant::now();
     let dialing = Dialing { security, unsent_limit: config.unsent_limit, preferred };
-    let secrets = secrets().map_err(ConnectError::Random)?;
+    let secrets = Secrets(random_secret().map_err(ConnectError::Random)?);
     let session = Session::connect(time_since(begin), config, secrets);
     let shared = Shared::new(session, begin);
     let connection = Connection::spawn(&shared, || {});
@@ -211,12 +211,6 @@ impl State {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn secrets() -> io::Result<Secrets> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the random number generator failed"))?;
-    Ok(Secrets(bytes))
 }
 
 /// Keeps a carrier along a route until the session ends.

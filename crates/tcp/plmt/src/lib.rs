@@ -23,6 +23,6 @@ pub use connection::{CarrierReport, Connection, WeakConnection};
 pub use dial::{ConnectError, Dialer, HttpProxy, Route, connect};
 pub use listen::{Listener, PipeAcceptor};
 pub use pipe::{NewPipe, Pipe, PipeDialer};
-pub use security::{ClientSecurity, ServerSecurity};
+pub use security::{ClientSecurity, ServerSecurity, random_secret};
 pub use stream::{RecvStream, SendStream, Stream};
 pub use vmcc_tcp::{Binding, CarrierInfo, CarrierStats, Config, Dir, SessionError, Stats};

@@ -1,9 +1,8 @@
 //! The server: connections are greeted, make sessions or join them.
 
 use crate::connection::Connection;
-use crate::dial::secrets;
 use crate::pipe::{Pipe, TcpPipe};
-use crate::security::{Secured, ServerSecurity};
+use crate::security::{Secured, ServerSecurity, random_secret};
 use crate::shared::{Shared, time_since};
 use crate::socket::NewSocket;
 use std::collections::{HashMap, VecDeque};
@@ -16,7 +15,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{sleep, timeout};
-use vmcc_tcp::{Acceptor, Binding, CarrierError, Config, Greeting, Refusal, Session, Token, refusal};
+use vmcc_tcp::{
+    Acceptor, Binding, CarrierError, Config, Greeting, Refusal, Secrets, Session, Token, refusal,
+};
 
 /// Time for a TLS handshake and a greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -209,7 +210,8 @@ impl Server {
 
     fn start(self: &Arc<Server>, hello: &vmcc_tcp::Hello, new: NewSocket) -> io::Result<Connection> {
         let (config, binding) = (self.config.clone(), new.secured.binding);
-        let session = Session::accept(time_since(self.begin), config, secrets()?, hello, binding);
+        let secrets = Secrets(random_secret()?);
+        let session = Session::accept(time_since(self.begin), config, secrets, hello, binding);
         let token = session.token();
         let shared = Shared::new(session, self.begin);
         shared.lock().add_socket(0, new);

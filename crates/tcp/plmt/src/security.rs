@@ -30,6 +30,16 @@ pub enum ServerSecurity {
     Plain,
 }
 
+/// A secret of the system's random number generator, for a session or a pipe.
+///
+/// # Errors
+/// The generator fails.
+pub fn random_secret() -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("the random number generator failed"))?;
+    Ok(secret)
+}
+
 /// A connection's TLS after its handshake, and what arrived with the end of that.
 pub(crate) struct Secured {
     pub(crate) tls: Option<Tls>,

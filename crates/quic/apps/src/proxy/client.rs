@@ -6,23 +6,18 @@ use super::owner::user_of;
 use super::relay::{Keepalive, Progress, relay};
 use super::slots::{Slot, Slots};
 use super::socks::{self, Request};
-use super::{Event, MAX_MESSAGE, Open, ProxyError, Reply, start_exporters};
-use crate::endpoint_addr::{EndpointAddr, parse_listen_addr};
-use crate::keys::{Fingerprint, Identity};
-use crate::relays::{self, NamedRelay};
+use super::{ClientJob, Event, MAX_MESSAGE, Open, ProxyError, Reply, start_exporters};
+use crate::endpoint_addr::EndpointAddr;
+use crate::relays;
 use crate::run::{block_on, run_until, stop_requested};
 use crate::session::{Carrier, Stream};
 use crate::wire;
-use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use vmcc_udp::Qlog;
 
 /// Programs' connections at a time; others wait in the listener's queue. Fewer than [`super::MAX_STREAMS`], so that each has a stream.
 const MAX_PROGRAMS: usize = 1000;
@@ -35,56 +30,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until an error of `accept` may have passed, such as too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// A fixed forward: what comes in here leaves there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forward {
-    /// Address to which programs connect.
-    pub listen: SocketAddr,
-    /// Target of the forward, as the server's side sees it.
-    pub to: EndpointAddr,
-}
-
-impl FromStr for Forward {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Forward, String> {
-        let (listen, to) = text.split_once('=').ok_or(
-            "it does not say where that leads; write ADDRESS:PORT=HOST:PORT, such as 127.0.0.1:5432=db:5432",
-        )?;
-        let listen = parse_listen_addr(listen).map_err(|error| format!("`{listen}`: {error}"))?;
-        let to = to.parse().map_err(|error| format!("`{to}`: {error}"))?;
-        Ok(Forward { listen, to })
-    }
-}
-
-/// Settings of the client side.
-pub struct ClientJob {
-    /// The server's side.
-    pub server: EndpointAddr,
-    /// Fingerprints that the server may show.
-    pub peers: BTreeSet<Fingerprint>,
-    /// Certificate of this side.
-    pub identity: Identity,
-    /// Addresses here to use; none: all.
-    pub locals: Vec<IpAddr>,
-    /// Relays to use while fewer than `most` paths work.
-    pub relays: Vec<NamedRelay>,
-    /// Number of paths above which no further relay is used.
-    pub most: usize,
-    /// Address of SOCKS5.
-    pub socks: Option<SocketAddr>,
-    /// Fixed forwards.
-    pub forwards: Vec<Forward>,
-    /// Transport of the session.
-    pub carrier: Carrier,
-    /// HTTP proxy by which TCP carriers go.
-    pub http_proxy: Option<EndpointAddr>,
-    /// Log of connections.
-    pub qlog: Option<Arc<Qlog>>,
-    /// Address for Prometheus.
-    pub metrics: Option<SocketAddr>,
-}
 
 /// Service of a listener.
 #[derive(Clone)]
@@ -236,23 +181,5 @@ impl ClientContext {
         wire::write(&mut stream, &Open::Connect { host: host.to_owned(), port }).await.map_err(failed)?;
         let Reply { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await.map_err(failed)?;
         if code == socks::SUCCEEDED { Ok(stream) } else { Err(code) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn forwards_are_parsed() {
-        let of = |text: &str| text.parse::<Forward>().map(|f| (f.listen.to_string(), f.to.to_string()));
-        let some = |listen: &str, to: &str| Ok((listen.to_owned(), to.to_owned()));
-        assert_eq!(of("127.0.0.1:1=db:5432"), some("127.0.0.1:1", "db:5432"));
-        assert_eq!(of("[::1]:1=[2001:db8::1]:80"), some("[::1]:1", "[2001:db8::1]:80"));
-        for wrong in
-            ["", "1=2", "127.0.0.1:1=db", "127.0.0.1:1=:5", "db:1=db:2", "127.0.0.1:1=db:0", "127.0.0.1:1"]
-        {
-            assert!(of(wrong).is_err(), "{wrong}");
-        }
     }
 }

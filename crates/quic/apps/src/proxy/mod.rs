@@ -7,6 +7,7 @@
 mod client;
 mod datagrams;
 mod dial;
+mod job;
 mod link;
 mod lookup;
 mod owner;
@@ -16,7 +17,8 @@ mod server;
 mod slots;
 mod socks;
 
-pub use client::{ClientJob, Forward, client};
+pub use client::client;
+pub use job::{ClientJob, Forward};
 pub use server::{ServerJob, server};
 
 use crate::endpoint_addr::{EndpointAddr, ResolveError};

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
-use vmcc_plmt::{Binding, CarrierInfo, NewPipe, Pipe};
+use vmcc_plmt::{Binding, CarrierInfo, NewPipe, Pipe, random_secret};
 use vmcc_udp::{Connection, PathManager, RecvStream, SendStream};
 use vmcc_units::time::Span;
 
@@ -35,9 +35,7 @@ impl QuicPipe {
         guard: PipeGuard,
     ) -> io::Result<NewPipe> {
         let (mut send, recv) = connection.open_stream().await.map_err(io::Error::other)?.into_split();
-        let mut secret = [0; 32];
-        aws_lc_rs::rand::fill(&mut secret)
-            .map_err(|_| io::Error::other("the random number generator failed"))?;
+        let secret = random_secret()?;
         send.write_all(&secret).await?;
         let pipe = QuicPipe { send: Some(send), recv, connection, paths: Some(paths), guard };
         Ok((Box::new(pipe), Binding(secret)))
