@@ -50,6 +50,11 @@ impl Files {
 
     /// The copy of `here/data` to a folder, where what is started as ssh is called `ssh`.
     pub fn cp(&self, within: &str, to: &str) -> Command {
+        self.cp_to(within, "there", to)
+    }
+
+    /// As [`Files::cp`], to a host of this name.
+    pub fn cp_to(&self, within: &str, host: &str, to: &str) -> Command {
         let text = |name: &str| self.path(name).display().to_string();
         let mut words: Vec<String> = within.split_whitespace().map(str::to_owned).collect();
         words.extend([text("vmcc"), "--json".into(), "cp".into(), "--ssh".into(), text("ssh")]);
@@ -57,7 +62,7 @@ impl Files {
             "--remote-vmcc".into(),
             text("vmcc"),
             text("here/data"),
-            format!("there:{}", text(to)),
+            format!("{host}:{}", text(to)),
         ]);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -72,6 +77,11 @@ pub fn document(output: &Output) -> Value {
 
 /// Started as ssh, by nobody, this reaches the far end that waits in the other namespace.
 pub fn far_end(files: &Files, there: &Namespace) -> Child {
+    far_end_by(files, there, "")
+}
+
+/// As [`far_end`], with this `SSH_CONNECTION`.
+pub fn far_end_by(files: &Files, there: &Namespace, connection: &str) -> Child {
     let [input, output] = ["in", "out"].map(|name| {
         let pipe = files.path(name);
         // Of an earlier copy.
@@ -84,7 +94,7 @@ pub fn far_end(files: &Files, there: &Namespace) -> Child {
     let serve = format!("exec {} serve --once <{input} >{output}", files.path("vmcc").display());
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &there.0]).args(NOBODY.split(' ')).args(["sh", "-c", &serve]);
-    command.spawn().unwrap()
+    command.env("SSH_CONNECTION", connection).spawn().unwrap()
 }
 
 /// Trusts one key, so that it may listen for others than this host; nobody has it.

@@ -1,6 +1,6 @@
 //! Addresses of this host, and being told when they change.
 
-use nix::ifaddrs::getifaddrs;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -15,10 +15,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// An address that somebody named, with its interface if `own` has it.
+    /// An address that somebody named, with its interface if `own` or a link has it.
     pub fn at(ip: IpAddr, own: &[Source]) -> Source {
-        let interface = own.iter().find(|source| source.ip == ip).map(|source| source.interface.clone());
-        Source { ip, interface: interface.unwrap_or_default() }
+        let of_link = || link_local_v6().ok()?.find(|source| source.ip == ip);
+        let known = own.iter().find(|source| source.ip == ip).cloned().or_else(of_link);
+        known.unwrap_or(Source { ip, interface: String::new() })
     }
 
     /// Its socket address, with the interface where the address is valid on that alone.
@@ -34,30 +35,37 @@ impl Source {
 }
 
 /// The addresses that paths can begin at: of interfaces that are up, not of the loopback, and valid beyond one link. Of several IPv6
-/// addresses of an interface the first, because they are the same way. Where there is nothing else, link-local addresses of IPv4.
+/// addresses of an interface the first, because they are the same way. Where there is nothing else, link-local addresses.
 ///
 /// # Errors
 /// The system does not tell its addresses.
 pub fn sources() -> io::Result<Vec<Source>> {
     let (mut found, mut near): (Vec<Source>, Vec<Source>) = Default::default();
-    for entry in getifaddrs()? {
-        let up = is_usable(entry.flags);
-        let storage = entry.address.as_ref();
-        let v4 = storage.and_then(|a| a.as_sockaddr_in()).map(|a| IpAddr::V4(a.ip()));
-        let v6 = storage.and_then(|a| a.as_sockaddr_in6()).map(|a| IpAddr::V6(a.ip()));
-        let Some(ip) = v4.or(v6).filter(|_| up) else { continue };
-        if !is_routable(ip) {
-            let link_local = matches!(ip, IpAddr::V4(ip) if ip.is_link_local());
-            near.extend(link_local.then_some(Source { ip, interface: entry.interface_name }));
-            continue;
-        }
-        let twin =
-            |other: &Source| ip.is_ipv6() && other.ip.is_ipv6() && other.interface == entry.interface_name;
-        if !found.iter().any(|other| other.ip == ip || twin(other)) {
-            found.push(Source { ip, interface: entry.interface_name });
+    for source in usable()? {
+        let of_link = is_link_local(source.ip);
+        let list = if of_link { &mut near } else { &mut found };
+        let same = |other: &Source| {
+            let both_v6 = source.ip.is_ipv6() && other.ip.is_ipv6();
+            // The same link-local address may be that of several interfaces.
+            both_v6 && other.interface == source.interface || !of_link && other.ip == source.ip
+        };
+        if !list.iter().any(same) {
+            list.push(source);
         }
     }
     Ok(if found.is_empty() { near } else { found })
+}
+
+/// Addresses of interfaces that are up, without those of the loopback.
+fn usable() -> io::Result<impl Iterator<Item = Source>> {
+    let of = |entry: InterfaceAddress| {
+        let address = entry.address.as_ref()?;
+        let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+        let ip = v4.or_else(|| Some(address.as_sockaddr_in6()?.ip().into()))?;
+        let valid = is_usable(entry.flags) && !ip.is_loopback() && !ip.is_unspecified();
+        valid.then_some(Source { ip, interface: entry.interface_name })
+    };
+    Ok(getifaddrs()?.filter_map(of))
 }
 
 /// Up with a carrier, and not the loopback. Linux derives `IFF_RUNNING` from the operational state, which follows the carrier by up to a
@@ -73,20 +81,35 @@ fn is_usable(flags: InterfaceFlags) -> bool {
 
 /// The IPv6 addresses of an interface that are valid on its link alone.
 pub(crate) fn link_local(index: u32) -> io::Result<Vec<Source>> {
-    let of = |entry: nix::ifaddrs::InterfaceAddress| {
-        let ip = entry.address.as_ref()?.as_sockaddr_in6()?.ip();
-        let own = if_nametoindex(entry.interface_name.as_str()) == Ok(index);
-        (own && ip.is_unicast_link_local())
-            .then_some(Source { ip: ip.into(), interface: entry.interface_name })
-    };
-    Ok(getifaddrs()?.filter_map(of).collect())
+    Ok(link_local_v6()?.filter(|source| if_nametoindex(source.interface.as_str()) == Ok(index)).collect())
 }
 
-fn is_routable(ip: IpAddr) -> bool {
+fn link_local_v6() -> io::Result<impl Iterator<Item = Source>> {
+    Ok(usable()?.filter(|source| source.ip.is_ipv6() && is_link_local(source.ip)))
+}
+
+/// Returns true if an address is valid on one link alone.
+pub fn is_link_local(ip: IpAddr) -> bool {
     match ip {
-        IpAddr::V4(ip) => !ip.is_link_local() && !ip.is_loopback() && !ip.is_unspecified(),
-        IpAddr::V6(ip) => !ip.is_unicast_link_local() && !ip.is_loopback() && !ip.is_unspecified(),
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
     }
+}
+
+/// An address that another host has named. The scope of a link-local IPv6 address is that host's: here it may be on any link.
+///
+/// # Errors
+/// The system does not tell its addresses.
+pub fn on_any_link(address: SocketAddr) -> io::Result<Vec<SocketAddr>> {
+    let SocketAddr::V6(to) = address else { return Ok(vec![address]) };
+    if !is_link_local(address.ip()) {
+        return Ok(vec![address]);
+    }
+    let mut links: Vec<_> = link_local_v6()?.map(|source| source.interface).collect();
+    links.dedup();
+    let index = |interface: String| if_nametoindex(interface.as_str()).ok();
+    let at = |index| SocketAddrV6::new(*to.ip(), to.port(), 0, index).into();
+    Ok(links.into_iter().filter_map(index).map(at).collect())
 }
 
 /// Tells when addresses, links or routes may have changed.

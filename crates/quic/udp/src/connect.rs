@@ -1,6 +1,6 @@
 //! Connection establishment between multihomed hosts: staggered attempts over address pairs (Happy Eyeballs, RFC 8305).
 
-use crate::address::{Source, link_local, sources};
+use crate::address::{Source, is_link_local, link_local, sources};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::relay::{ALLOCATION_LOST, Relay, RelayState};
@@ -127,8 +127,9 @@ impl Target {
         let direct = order_by_diversity(self.addresses.iter().copied().flat_map(to).collect());
         let by = |relay: &Relay| {
             let from = self.sources_for(relay.address, &own);
-            // A relay does not lead back to this host's own addresses, nor to its own loopback.
-            let far = |to: &&SocketAddr| !is_loopback(to.ip()) && !own.iter().any(|own| own.ip == to.ip());
+            // A relay does not lead back to this host's own addresses, to its links, nor to its own loopback.
+            let near = |ip| is_loopback(ip) || is_link_local(ip) || own.iter().any(|own| own.ip == ip);
+            let far = |to: &&SocketAddr| !near(to.ip());
             let to = self.addresses.iter().filter(far).copied();
             let by = |remote| from.iter().map(move |source| (source.clone(), remote)).collect::<Vec<_>>();
             let relay = Some(relay.clone());
@@ -143,17 +144,25 @@ impl Target {
     fn sources_for(&self, to: SocketAddr, own: &[Source]) -> Vec<Source> {
         let same_family = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
         let here = is_loopback(to.ip()) || own.iter().any(|source| source.ip == to.ip());
-        match &self.locals[..] {
-            // This host's own addresses are reached by the loopback.
-            [] if here => vec![Source { ip: to.ip(), interface: String::new() }],
-            // Those of one link lead to each other alone.
-            [] if let SocketAddr::V6(to) = to
-                && to.ip().is_unicast_link_local() =>
-            {
-                link_local(to.scope_id()).unwrap_or_default()
+        let link = match to {
+            SocketAddr::V6(to) if is_link_local(IpAddr::V6(*to.ip())) => {
+                Some(link_local(to.scope_id()).unwrap_or_default())
             }
-            [] => own.iter().filter(|source| same_family(&source.ip)).cloned().collect(),
-            locals => locals.iter().copied().filter(same_family).map(|ip| Source::at(ip, own)).collect(),
+            _ => None,
+        };
+        match (&self.locals[..], link) {
+            // Those of one link lead to each other alone.
+            ([], Some(link)) => link,
+            // This host's own addresses are reached by the loopback.
+            ([], None) if here => vec![Source { ip: to.ip(), interface: String::new() }],
+            ([], None) => {
+                let leads = |ip: IpAddr| same_family(&ip) && (ip.is_ipv4() || !is_link_local(ip));
+                own.iter().filter(|source| leads(source.ip)).cloned().collect()
+            }
+            (locals, link) => {
+                let own = link.as_deref().unwrap_or(own);
+                locals.iter().copied().filter(same_family).map(|ip| Source::at(ip, own)).collect()
+            }
         }
     }
 }

@@ -52,7 +52,7 @@ mod socket;
 mod stream;
 mod tx_batch;
 
-pub use address::{Changes, Source, sources};
+pub use address::{Changes, Source, is_link_local, on_any_link, sources};
 pub use connect::{Candidate, ConnectError, FailedAttempt, Target};
 pub use connection::Connection;
 pub use device::bind_device;

@@ -1,13 +1,13 @@
 //! `vmcc cp` between hosts with two ways between them: the programs have no rights, and the kernel no MPTCP.
 
-use crate::nobody::{Files, Listening, NOBODY, document, far_end};
+use crate::nobody::{Files, Listening, NOBODY, document, far_end, far_end_by};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vmcc_testkit::netns::{Namespace, join, run};
 
 /// Bytes of what is copied over two ways.
@@ -139,4 +139,71 @@ fn root_routers_on_the_way_are_found_without_rights() {
         assert_eq!(hops, [router, "10.9.3.2"], "{ways}");
         assert!(way["score"].as_f64() > Some(0.0), "{ways}");
     }
+}
+
+/// Two hosts joined by these links, with the link-local addresses alone that the kernel gives them.
+fn join_by_links<const N: usize>(links: [&str; N]) -> [Namespace; 2] {
+    let hosts = ["h", "t"].map(Namespace::new);
+    let [here, there] = &hosts;
+    for link in links {
+        run(&format!("ip -n {here} link add {link} type veth peer name {link} netns {there}"));
+        for host in &hosts {
+            host.sysctl(&format!("ipv6/conf/{link}/accept_dad"), "0");
+            run(&format!("ip -n {host} link set {link} up"));
+            run(&format!("tc -n {host} qdisc add dev {link} root tbf rate 100mbit burst 64k latency 30ms"));
+        }
+    }
+    for (host, link) in hosts.iter().flat_map(|host| links.map(|link| (host, link))) {
+        let begun = Instant::now();
+        while link_local(host, link).is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{host} has no address on {link}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    hosts
+}
+
+/// The link-local address of a host on a link, once it can be used.
+fn link_local(host: &Namespace, link: &str) -> Option<String> {
+    let shown = run(&format!("ip -n {host} -6 -brief address show dev {link} scope link -tentative"));
+    shown.split_whitespace().find_map(|word| Some(word.strip_suffix("/64")?.to_owned()))
+}
+
+#[test]
+fn root_hosts_with_link_local_addresses_only_copy_over_every_link() {
+    let files = Files::new();
+    let data = files.data(SIZE / 3);
+    let [here, there] = join_by_links(["p0", "p1"]);
+    let within = format!("ip netns exec {here} {NOBODY}");
+    let mut far = far_end(&files, &there);
+    let output = files.cp(&within, "there/both").output().unwrap();
+    let copied = document(&output);
+    assert_eq!(output.status.code(), Some(0), "{copied}");
+    assert!(fs::read(files.path("there/both")).unwrap() == data);
+    assert!(far.wait().unwrap().success());
+    for link in ["p0", "p1"] {
+        let own = link_local(&here, link).unwrap();
+        let paths = copied["paths"].as_array().unwrap().iter().filter(|path| path["local"] == own.as_str());
+        let sent: u64 = paths.map(|path| path["sent_bytes"].as_u64().unwrap()).sum();
+        assert!(sent > 1_000_000, "{link}: {copied}");
+    }
+}
+
+/// A server with other addresses as well, to which its link alone leads.
+#[test]
+fn root_copy_uses_the_link_by_which_ssh_came() {
+    let files = Files::new();
+    let data = files.data(1_000_000);
+    let [here, there] = join_by_links(["p0"]);
+    run(&format!("ip -n {there} link add d0 type veth peer name d1"));
+    run(&format!("ip -n {there} addr add 192.0.2.1/32 dev d0"));
+    ["d0", "d1"].iter().for_each(|link| _ = run(&format!("ip -n {there} link set {link} up")));
+    let [client, server] = [&here, &there].map(|host| format!("{}%p0", link_local(host, "p0").unwrap()));
+    let within = format!("ip netns exec {here} {NOBODY}");
+    let mut far = far_end_by(&files, &there, &format!("{client} 50000 {server} 22"));
+    let output = files.cp_to(&within, &format!("[{server}]"), "there/copy").output().unwrap();
+    let copied = document(&output);
+    assert_eq!(output.status.code(), Some(0), "{copied}");
+    assert!(fs::read(files.path("there/copy")).unwrap() == data);
+    assert!(far.wait().unwrap().success());
 }

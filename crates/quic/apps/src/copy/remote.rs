@@ -123,7 +123,9 @@ fn listen(server: &mut Server, addresses: &[IpAddr], port: u16) -> Result<Vec<So
         // The loopback serves copies within a host.
         [] => {
             let loopback = Source { ip: IpAddr::from([127, 0, 0, 1]), interface: String::new() };
-            own.into_iter().chain([loopback]).collect()
+            let by_ssh = ssh_link(std::env::var("SSH_CONNECTION").as_deref().unwrap_or_default());
+            let by_ssh = by_ssh.filter(|source| !own.contains(source));
+            own.into_iter().chain(by_ssh).chain([loopback]).collect()
         }
         some => some.iter().map(|&ip| Source::at(ip, &own)).collect(),
     };
@@ -149,6 +151,12 @@ fn listen(server: &mut Server, addresses: &[IpAddr], port: u16) -> Result<Vec<So
         Some(error) if bound.is_empty() => Err(error),
         _ => Ok(bound),
     }
+}
+
+/// The link-local address by which ssh came, from its `SSH_CONNECTION`: perhaps nothing else leads here from the client.
+fn ssh_link(connection: &str) -> Option<Source> {
+    let (ip, interface) = connection.split(' ').nth(2)?.split_once('%')?;
+    Some(Source { ip: ip.parse().ok()?, interface: interface.to_owned() })
 }
 
 /// A socket for each transport, at one port.

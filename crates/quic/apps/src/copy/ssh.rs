@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_udp::{is_link_local, on_any_link};
 
 /// For a name that ssh knows, and nobody else may (an alias in its settings).
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(300);
@@ -180,23 +181,38 @@ fn look_up(host: &str) -> Receiver<Vec<SocketAddr>> {
 fn reachable(
     remote: &RemoteCommand,
     names: &Receiver<Vec<SocketAddr>>,
-    mut addresses: Vec<SocketAddr>,
+    mut offered: Vec<SocketAddr>,
 ) -> Vec<SocketAddr> {
-    let Some(port) = addresses.first().map(SocketAddr::port).filter(|_| remote.addresses.is_empty()) else {
-        return addresses;
-    };
+    let Some(port) = offered.first().map(SocketAddr::port) else { return offered };
+    let mut named = names.recv_timeout(RESOLVE_TIMEOUT).unwrap_or_default();
+    named.iter_mut().for_each(|address| address.set_port(port));
+    if !remote.addresses.is_empty() {
+        return on_links(offered, &named);
+    }
     let own: Vec<_> = vmcc_udp::sources().unwrap_or_default().into_iter().map(|source| source.ip).collect();
     let is_loopback = |address: &SocketAddr| address.ip().is_loopback();
-    let same_host = addresses.iter().all(|address| is_loopback(address) || own.contains(&address.ip()));
+    let is_here = |address: &SocketAddr| is_loopback(address) || own.contains(&address.ip());
+    let same_host = offered.iter().all(is_here);
     // Within this host the loopback leads there; elsewhere those of its loopback are not ours. Two hosts may have the same addresses in private
     // networks, so what the name leads to counts in any case.
-    addresses.retain(|address| is_loopback(address) == same_host);
-    for mut address in names.recv_timeout(RESOLVE_TIMEOUT).unwrap_or_default() {
-        address.set_port(port);
-        let here = is_loopback(&address) || own.contains(&address.ip());
-        if !here && !addresses.contains(&address) {
+    offered.retain(|address| is_loopback(address) == same_host);
+    let mut addresses = on_links(offered, &named);
+    for address in named {
+        if !is_here(&address) && !addresses.contains(&address) {
             addresses.push(address);
         }
     }
     addresses
+}
+
+/// The addresses with links of this host where they are link-local: the link that the name says, else every one.
+fn on_links(offered: Vec<SocketAddr>, named: &[SocketAddr]) -> Vec<SocketAddr> {
+    let on_links = |address: SocketAddr| {
+        let same = named.iter().filter(|named| is_link_local(named.ip()) && named.ip() == address.ip());
+        match same.copied().collect::<Vec<_>>() {
+            none if none.is_empty() => on_any_link(address).unwrap_or_default(),
+            same => same,
+        }
+    };
+    offered.into_iter().flat_map(on_links).take(MAX_ADDRESSES).collect()
 }
