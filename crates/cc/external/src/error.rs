@@ -93,8 +93,8 @@ pub enum ExternalError {
     },
     /// Hooks are missing.
     #[error(
-        "{}: it does not define {}; an algorithm has the hooks init, on_ack, on_congestion, on_grow and on_state (and detect, if the \
-         description says so), each begun by `CC_HOOK({name}, HOOK)` with the file's name",
+        "{}: it does not define {}; an algorithm has the hooks init, on_ack, on_congestion, on_grow and on_state, each begun by \
+         `CC_HOOK({name}, HOOK)` with the file's name; one with `detects = true` begins another by `CC_DETECT_HOOK({name})`",
         path.display(),
         hooks.join(", ")
     )]
