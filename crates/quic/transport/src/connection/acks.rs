@@ -57,6 +57,10 @@ impl Connection {
             self.taken = taken;
         }
         self.handshake.on_acked(space);
+        if matches!(space, SpaceId::Path(_)) {
+            // The peer reads such packets once its handshake is complete (RFC 9001 section 4.1.2).
+            self.confirm();
+        }
         self.on_responsive(now, slot);
         self.find_losses(now, space, Some(acked));
         Ok(())

@@ -5,6 +5,7 @@ use super::route::Route;
 use crate::congestion::Windows;
 use crate::error::TransportError;
 use crate::event::PathId;
+use crate::recovery::GRANULARITY;
 use crate::recovery::sent::SentPacket;
 use crate::wire::ranges::Ranges;
 use std::collections::BTreeMap;
@@ -234,8 +235,9 @@ impl PathSet {
         let since = |packet: &SentPacket| packet.sent.max(path.last_received_at);
         // Two deviations instead of four: to be wrong costs packets sent twice, to be late stalls everything.
         let (rto, srtt) = (path.pto(Span::ZERO), path.srtt());
-        let margin = Span::from_ps(rto.ps().saturating_sub(srtt.ps())).div(2);
-        let late = since(oldest) + srtt + margin.max(ack_delay);
+        let margin = (rto - srtt).div(2);
+        // The round trip of a packet may be a little longer than usual and its acknowledgment delayed.
+        let late = since(oldest) + srtt + margin.max(ack_delay) + GRANULARITY;
         // If only the oldest is lost, the next one is acknowledged without delay.
         let latest = since(oldest) + rto + ack_delay;
         Some(second.map_or(late, |second| late.max(since(second) + srtt + margin).min(latest)))

@@ -33,3 +33,12 @@ fn acknowledged_initial_packets_do_not_reset_the_backoff_of_probes() {
     ];
     assert_eq!(session::run(&Sequence { setup, operations }), Ok(()));
 }
+
+/// 4052: HANDSHAKE_DONE is lost, while the server reads and acknowledges 1-RTT packets. 4172, 8416: of two paths one has a packet whose
+/// acknowledgment is delayed, then the other.
+#[test]
+fn ends_without_work_send_few_datagrams() {
+    for seed in [4052, 4172, 8416] {
+        assert_eq!(session::run(&Sequence::draw(seed)), Ok(()), "{seed}");
+    }
+}

@@ -17,7 +17,7 @@ pub(crate) const KEEP_ALIVE: Span = Span::from_secs(5);
 /// Bound of the time that streams need to end once the network works.
 const HEALING_TIMEOUT: Span = Span::from_secs(120);
 /// Time over which a connection without work is watched, and datagrams that it may send in it.
-const QUIET: (Span, u64) = (Span::from_secs(20), 600);
+const QUIET: (Span, u64) = (Span::from_secs(20), 300);
 /// Time after which the NAT forgets addresses once more while streams have not ended.
 const REBIND_INTERVAL: Span = Span::from_secs(20);
 /// One-way delay of a network that works.

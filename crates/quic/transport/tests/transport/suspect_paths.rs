@@ -1,7 +1,7 @@
 //! Suspect paths: the only path is silent, and random sequences of path events.
 
 use crate::multipath::{connected, shaped, silence};
-use crate::net::{Net, Transfer, client_address, route};
+use crate::net::{Link, Net, Transfer, client_address, route};
 use vmcc_transport::{Config, ConnectionError, Coupling, Event, Handle};
 use vmcc_units::time::{Span, Time};
 
@@ -152,4 +152,23 @@ fn port_unreachable_ends_a_connection_only_on_every_path_and_unforged() {
         net.happened(0, &gone).is_some()
     });
     assert!(bounced[1] > 1 && net.now.since(begin) >= Span::from_ms(500), "once may be chance: {bounced:?}");
+}
+
+/// A packet alone is acknowledged after the delay that the peer has announced, and its round trip is not always the usual one.
+#[test]
+fn lone_packets_make_no_path_suspect() {
+    let link = Link { rate: 10_000_000, delay: Span::from_ms(1), ..Link::default() };
+    let (mut net, client, server) = connected(&[link; 2], &Config::default());
+    let mut transfer = Transfer::down(&mut net, client, server, u64::MAX);
+    transfer.offered = 0;
+    for bytes in [100, 1_300].repeat(50) {
+        transfer.offered += bytes;
+        transfer.pump(&mut net);
+        net.run_for(Span::from_ms(60));
+    }
+    transfer.pump(&mut net);
+    assert_eq!(transfer.read, transfer.offered);
+    for path in [0, 1] {
+        assert_eq!(net.happened(1, &Event::PathSuspected { path }), None);
+    }
 }
