@@ -209,7 +209,7 @@ impl Path {
         wanted && self.ecn.is_sending()
     }
 
-    /// Time of the next keep-alive, or of the probe after the end of a client's inflow; `keep_alive` is the interval, zero: none. A server's
+    /// Time of the next keep-alive, or of a probe after the end of a client's inflow; `keep_alive` is the interval, zero: none. A server's
     /// packets make no NAT binding.
     pub(crate) fn keep_alive_at(&self, is_client: bool, keep_alive: Span, ack_delay: Span) -> Option<Time> {
         if !self.is_responsive() || self.probes > 0 {
@@ -221,7 +221,7 @@ impl Path {
         };
         let next = (keep_alive > Span::ZERO).then(|| active + keep_alive);
         // What was sent meanwhile is answered, or missed.
-        let inflow = self.inflow.probe_at(self.pto(ack_delay));
+        let inflow = self.inflow.probe_at(self.pto(ack_delay), self.last_received_at);
         let inflow = inflow.filter(|_| is_client && self.space.sent.eliciting() == 0);
         next.into_iter().chain(inflow).min()
     }

@@ -2,6 +2,7 @@
 
 use crate::multipath::{connected, shaped};
 use crate::net::{Net, Transfer, client_address};
+use std::collections::VecDeque;
 use vmcc_transport::{Config, Handle};
 use vmcc_units::time::{Span, Time};
 
@@ -114,10 +115,7 @@ fn download_survives_loss_of_all_nat_bindings_within_a_second() {
                 let mut transfer = Transfer::down(&mut net, client, server, 3 * rate);
                 let at = net.now + Span::from_secs(3);
                 transfer.until(&mut net, Span::from_secs(10), |net, _| net.now > at);
-                for path in lost {
-                    let public = format!("10.77.{path}.1:7777").parse().unwrap();
-                    net.nat.insert(client_address(*path), public);
-                }
+                lose_bindings(&mut net, lost);
                 let before: Vec<u64> = (0..2).map(|path| payload(&mut net, 0, client, path)).collect();
                 transfer.stall = Span::ZERO;
                 let end = net.now + Span::from_secs(4);
@@ -131,4 +129,82 @@ fn download_survives_loss_of_all_nat_bindings_within_a_second() {
             }
         }
     }
+}
+
+/// Lets a server write `bytes` every `gap`, and loses all NAT bindings `after` the tenth write. Returns the longest time from a write to
+/// its arrival, and the client's longest round trip.
+fn latest_arrival(gap: Span, bytes: u64, delay: u64, after: Span) -> (Span, Span) {
+    let (mut net, client, server) = connected(&[shaped(10_000_000, delay); 2], &config());
+    let mut transfer = trickling(&mut net, client, server, true);
+    let (mut latest, begin) = (Span::ZERO, net.now);
+    let mut writes: VecDeque<(Time, u64)> = VecDeque::new();
+    let mut lost_at = begin + gap.times(10) + after;
+    for count in 1..30 {
+        let at = begin + gap.times(count);
+        while net.now < at {
+            net.run_for(Span::from_ms(1));
+            transfer.pump(&mut net);
+            while let Some((written, _)) = writes.pop_front_if(|(_, end)| *end <= transfer.read) {
+                latest = latest.max(net.now.since(written));
+            }
+            if net.now >= lost_at {
+                lost_at = Time::NEVER;
+                lose_bindings(&mut net, &[0, 1]);
+            }
+        }
+        transfer.offered += bytes;
+        transfer.pump(&mut net);
+        writes.push_back((net.now, transfer.offered));
+    }
+    let paths = net.connection(0, client).paths();
+    (latest, paths.map(|path| path.srtt).max().unwrap())
+}
+
+fn lose_bindings(net: &mut Net, paths: &[u16]) {
+    for path in paths {
+        let public = format!("10.77.{path}.1:7777").parse().unwrap();
+        net.nat.insert(client_address(*path), public);
+    }
+}
+
+/// A client cannot miss data before their time: where they come seldom, it takes as long as the time between two of them.
+#[test]
+fn sparse_download_misses_lost_nat_bindings_within_three_ptos_or_a_gap() {
+    for delay in [2, 20, 80] {
+        for (gap, bytes) in [(10, 100), (30, 100), (100, 100), (100, 20_000), (300, 100), (1_000, 100)] {
+            for eighths in [1, 7] {
+                let gap = Span::from_ms(gap);
+                let (latest, rtt) = latest_arrival(gap, bytes, delay, gap.times(eighths).div(8));
+                // With a deviation of a sixteenth, and the delay of acknowledgments.
+                let pto = rtt + rtt.div(4) + Span::from_ms(25);
+                let bound = gap.max(pto.times(3)) + rtt;
+                let ms = [latest, bound].map(|span| span.us() / 1000);
+                println!("{delay} {} {bytes} {eighths}: {ms:?}", gap.us() / 1000);
+                assert!(latest <= bound, "{delay} {gap:?} {bytes} {eighths}: {ms:?} ms");
+            }
+        }
+    }
+}
+
+#[test]
+fn regular_sparse_data_are_not_probed_each_time() {
+    let (mut net, client, server) = connected(&[shaped(10_000_000, 20); 2], &Config::default());
+    let mut transfer = trickling(&mut net, client, server, true);
+    let mut write = |net: &mut Net, count| {
+        for _ in 0..count {
+            transfer.offered += 100;
+            transfer.pump(net);
+            net.run_for(Span::from_ms(200));
+        }
+        net.sent
+    };
+    let begun = write(&mut net, 20);
+    let datagrams = write(&mut net, 50) - begun;
+    // Each is acknowledged.
+    assert!(datagrams <= 110, "{datagrams} datagrams for 50 writes");
+    // And after the last one the silence is probed for a while only.
+    net.run_for(Span::from_secs(20));
+    let quiet = net.sent;
+    net.run_for(Span::from_secs(9));
+    assert_eq!(net.sent, quiet);
 }
