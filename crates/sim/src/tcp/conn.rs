@@ -415,6 +415,7 @@ impl Conn {
     pub(crate) fn release(&mut self) {
         self.reinject = VecDeque::new();
         self.carried = Box::default();
+        self.tails = VecDeque::new();
         self.sharing = None;
         self.finished = true;
     }

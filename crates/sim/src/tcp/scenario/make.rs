@@ -180,7 +180,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         &mut self,
         route_pairs: &[RoutePair],
     ) -> Result<(Vec<SubflowSpec>, Vec<Option<usize>>), SimError> {
-        let (mut subflows, mut paths) = (Vec::new(), Vec::new());
+        let count = route_pairs.len();
+        let (mut subflows, mut paths) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for (index, route_pair) in route_pairs.iter().enumerate() {
             let routes =
                 (self.ctx.fabric.route(&route_pair.forward)?, self.ctx.fabric.route(&route_pair.reverse)?);
