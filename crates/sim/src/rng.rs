@@ -8,6 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
+use crate::time::Span;
+
 /// One stream. Implements the traits of the `rand` crate.
 pub type Stream = Xoshiro256PlusPlus;
 
@@ -40,6 +42,11 @@ pub(crate) fn uniform(stream: &mut Stream) -> f64 {
 /// Exponential with this mean. The logarithm is the same on every machine.
 pub(crate) fn exponential(stream: &mut Stream, mean: f64) -> f64 {
     -libm::log(1.0 - uniform(stream)) * mean
+}
+
+/// Exponential length of time with this mean.
+pub(crate) fn exponential_span(stream: &mut Stream, mean: Span) -> Span {
+    Span::from_ps(exponential(stream, mean.ps() as f64) as u64)
 }
 
 /// Uniform below `n`, which must not be 0; the bias is below n / 2^64.

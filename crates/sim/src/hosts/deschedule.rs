@@ -18,7 +18,7 @@
 use crate::endpoint::{Purpose, Wire};
 use crate::engine::{Timer, TimerId};
 use crate::packet::{Packet, Sack};
-use crate::rng::{Stream, exponential};
+use crate::rng::{Stream, exponential_span};
 use crate::time::{Span, Time};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
@@ -77,11 +77,11 @@ impl OffTimes {
 
     /// The next on and off period.
     fn lengths(&mut self) -> (Span, Span) {
-        let draw =
-            |stream: &mut Stream, mean: Span| Span::from_ps(exponential(stream, mean.ps() as f64) as u64);
         match &mut self.periods {
             Periods::Fixed => (self.on, self.off),
-            Periods::Random(stream) => (draw(stream, self.on), draw(stream, self.off)),
+            Periods::Random(stream) => {
+                (exponential_span(stream, self.on), exponential_span(stream, self.off))
+            }
             Periods::Recorded(pairs, next) => {
                 let pair = pairs[*next];
                 *next = (*next + 1) % pairs.len();

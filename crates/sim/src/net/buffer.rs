@@ -87,11 +87,13 @@ impl FifoState {
     }
 
     /// With fewer packets in `Link::recent`, fewer than the limit wait.
+    #[inline]
     pub(super) fn room(&self) -> u8 {
         let older = u32::try_from(self.older().len()).unwrap_or(u32::MAX);
         self.limit_packets.saturating_sub(older).min(MAX_RECENT) as u8
     }
 
+    #[inline]
     pub(super) fn older(&self) -> &[u16] {
         &self.older[self.done as usize..]
     }

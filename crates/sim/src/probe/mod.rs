@@ -16,7 +16,7 @@ pub(crate) use transport::make;
 use crate::endpoint::{Purpose, Table, Wire, kind};
 use crate::engine::{Timer, TimerId};
 use crate::packet::{Packet, RouteId, Sack};
-use crate::rng::{Stream, exponential};
+use crate::rng::{Stream, exponential_span};
 use crate::time::{Span, Time};
 
 /// Those of one shard.
@@ -108,7 +108,7 @@ impl Prober {
         self.sent.push(Record { at: now, path: self.path, answer: None });
         self.sending.send(wire, 0, &Message { number, sent: now, marked: false });
         let gap = match &mut self.random {
-            Some(stream) => Span::from_ps(exponential(stream, self.interval.ps() as f64) as u64),
+            Some(stream) => exponential_span(stream, self.interval),
             None => self.interval,
         };
         self.next = now + gap.max(Span::from_ps(1));

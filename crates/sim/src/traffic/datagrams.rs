@@ -8,7 +8,7 @@ use super::pairs::{Sender, senders};
 use crate::build::{Fabric, RoutePair, span};
 use crate::error::SimError;
 use crate::packet::RouteId;
-use crate::rng::{Stream, Streams, exponential, uniform};
+use crate::rng::{Stream, Streams, exponential_span, uniform};
 use crate::time::{Span, Time};
 
 const PS_PER_S: u128 = 1_000_000_000_000;
@@ -165,12 +165,12 @@ impl Plan<'_> {
         let (mut at, mut debt) = (base.start, Debt::default());
         while at < self.end {
             self.full(specs)?;
-            let on_time = random_span(stream, span(on));
+            let on_time = exponential_span(stream, span(on));
             if let Some(start) = debt.first(at, on_time, base.rate_bps, base.size_bytes) {
                 specs.push(DatagramSpec { start, stop: (at + on_time).min(self.end), ..base.clone() });
             }
             // A pattern without any pause still makes progress.
-            at = at + on_time + random_span(stream, span(k.off)) + Span::from_ns(1);
+            at = at + on_time + exponential_span(stream, span(k.off)) + Span::from_ns(1);
         }
         Ok(())
     }
@@ -228,10 +228,6 @@ impl Debt {
         self.left = self.left + (sends - self.left).div_ceil(packet) * packet - sends;
         Some(at + Span::from_ps(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
-}
-
-fn random_span(stream: &mut Stream, mean: Span) -> Span {
-    Span::from_ps(exponential(stream, mean.ps() as f64) as u64)
 }
 
 fn packet(bytes: vmcc_units::Bytes) -> u16 {
