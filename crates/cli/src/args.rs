@@ -210,6 +210,10 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_enum, default_value_t = ScaleChoice::Full)]
     pub(crate) scale: ScaleChoice,
 
+    /// Metrics in the table of cases (`vmcc metrics`), such as goodput_bps,rtt_us.p99 [default: those with a column title]
+    #[arg(long, value_name = "METRIC", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
+
     /// Result folder, absent or empty
     /// [default: vmcc-results/<scenario>-<time>]
     #[arg(long, value_name = "DIR")]

@@ -1,8 +1,10 @@
 //! Everything that is printed: one JSON document or a text for people on stdout, the rest on stderr.
 
 use crate::failure::Failure;
+use crate::table;
 use serde::Serialize;
 use serde_json::json;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +16,10 @@ const LINES_INSTEAD: usize = 10;
 pub(crate) struct Ui {
     json: bool,
     quiet: bool,
+    /// Color on stderr.
     color: bool,
+    /// Color on stdout.
+    color_answer: bool,
     bars: bool,
     /// True if an answer could not be written.
     unwritten: AtomicBool,
@@ -28,6 +33,7 @@ impl Ui {
             json,
             quiet,
             color: terminal && !no_color,
+            color_answer: io::stdout().is_terminal() && !no_color,
             bars: terminal && !quiet,
             unwritten: AtomicBool::new(false),
         }
@@ -83,9 +89,10 @@ impl Ui {
 
     /// Writes to stdout. What would have been read there is done even if that fails: it is said on stderr.
     fn print(&self, text: &str) {
-        if let Err(error) = to_stdout(text) {
+        if let Err(error) = to_stdout(&table::painted(&harmless(text), self.color_answer)) {
             self.unwritten.store(true, Ordering::Relaxed);
-            let begin = text.lines().take(LINES_INSTEAD).collect::<Vec<_>>().join("\n");
+            let begin = table::painted(text, false);
+            let begin = begin.lines().take(LINES_INSTEAD).collect::<Vec<_>>().join("\n");
             let message = format!("done, but its answer could not be written: {error}; it begins:\n{begin}");
             to_stderr(&self.paint("error: ", "31"), &message);
         }
@@ -121,7 +128,7 @@ impl Ui {
             error["help"] = json!(help);
         }
         // It was said on stderr before.
-        let _ = to_stdout(&format!("{:#}", json!({ "error": error })));
+        let _ = to_stdout(&harmless(&format!("{:#}", json!({ "error": error }))));
     }
 
     fn paint(&self, text: &str, color: &str) -> String {
@@ -144,6 +151,11 @@ pub(crate) fn harmless(text: &str) -> String {
     if text.chars().any(char::is_control) { text.chars().map(written).collect() } else { text.to_owned() }
 }
 
+/// A count with its noun: `1 path`, `2 paths`.
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == N::from(1) { "" } else { "s" })
+}
+
 /// True if the reader closed the pipe (`vmcc algorithms | head`), which is no error.
 pub(crate) fn went_away(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
@@ -151,7 +163,7 @@ pub(crate) fn went_away(error: &io::Error) -> bool {
 
 fn to_stdout(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let written = writeln!(out, "{}", harmless(text.trim_end_matches('\n'))).and_then(|()| out.flush());
+    let written = writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush());
     written.or_else(|error| if went_away(&error) { Ok(()) } else { Err(error) })
 }
 
@@ -163,7 +175,15 @@ fn to_stderr(word: &str, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::{counted, harmless};
+
+    #[test]
+    fn nouns_follow_their_count() {
+        assert_eq!(
+            [0_usize, 1, 2].map(|count| counted(count, "socket")),
+            ["0 sockets", "1 socket", "2 sockets"]
+        );
+    }
 
     #[test]
     fn nothing_commands_the_terminal() {

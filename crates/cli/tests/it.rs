@@ -16,5 +16,6 @@ mod it {
     mod reproduce;
     mod run;
     mod service;
+    mod tables;
 }
 mod prometheus;

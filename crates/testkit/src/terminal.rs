@@ -82,6 +82,17 @@ impl Terminal {
         screen.screen().rows(0, columns.into()).map(|line| line.trim_end().to_owned()).collect()
     }
 
+    /// Color of a word's first letter, by its number in the palette; `None` for the terminal's own.
+    pub fn color_of(&self, word: &str) -> Option<u8> {
+        let lines = self.lines().into_iter().zip(0..);
+        let (column, row) = lines.filter_map(|(line, row)| Some((line.find(word)?, row))).next()?;
+        let screen = self.screen.lock().unwrap();
+        match screen.screen().cell(row, u16::try_from(column).unwrap())?.fgcolor() {
+            vt100::Color::Idx(number) => Some(number),
+            vt100::Color::Default | vt100::Color::Rgb(..) => None,
+        }
+    }
+
     /// Waits until the screen is so.
     pub fn shows(&self, what: &str, is: impl Fn(&[String]) -> bool) -> Vec<String> {
         let began = Instant::now();

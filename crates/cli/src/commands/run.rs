@@ -7,15 +7,16 @@ use crate::failure::{Exit, Failure, engine_failure, folder_failure, scenario_fai
 use crate::interrupt;
 use crate::run::progress::Progress;
 use crate::run::{command, conclusion, engine, overview};
-use crate::ui::Ui;
+use crate::ui::{Ui, counted};
 use std::path::{Path, PathBuf};
+use vmcc_config::did_you_mean;
 use vmcc_engine::{Engine, Execution, SCENARIO_FILE, Session, Stopped};
 use vmcc_external::External;
 use vmcc_results::figure::unfinished_note;
 use vmcc_results::folder::{FolderError, PartialFolder};
 use vmcc_results::limits::limit_notes;
 use vmcc_results::{ClaimResult, Summary};
-use vmcc_scenario::{Document, Overrides, Plan, Scale};
+use vmcc_scenario::{Document, Overrides, Plan, Scale, metrics};
 
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
     let (summary, text) = prepare(options, ui)?.perform(options, ui)?;
@@ -36,6 +37,7 @@ pub(crate) fn prepare(options: &RunOptions, ui: &Ui) -> Result<Prepared, Failure
     let algorithms = algorithm::load(&options.common.algorithms, ui)?;
     let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
     let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
+    options.common.columns.iter().try_for_each(|column| check_column(column, &plan))?;
     let engine = engine::choose(options.common.engine, options.common.threads, (&plan, &algorithms), ui)?;
     Ok(Prepared { document, plan, engine, algorithms })
 }
@@ -68,6 +70,17 @@ impl Prepared {
     pub(crate) fn command(&self, options: &RunOptions) -> String {
         command::command(options, &self.plan, self.engine.name(), None)
     }
+}
+
+/// Checks that some case can have this metric.
+fn check_column(column: &str, plan: &Plan) -> Result<(), Failure> {
+    if plan.cases.iter().any(|case| metrics(&case.scenario).iter().any(|name| name == column)) {
+        return Ok(());
+    }
+    let known = plan.cases.first().map(|case| metrics(&case.scenario)).unwrap_or_default();
+    let like = did_you_mean(column, known.iter().map(String::as_str));
+    let help = like.unwrap_or_else(|| "`vmcc metrics` lists them".to_owned());
+    Err(Failure::usage(format!("--columns: there is no metric `{column}` in {}", plan.name)).help(help))
 }
 
 /// The folder for the results and its name. A folder that was asked for must be usable; without one in a place
@@ -118,10 +131,8 @@ struct Command<'a> {
 impl Command<'_> {
     fn announce(&self, session: &Session<'_>) {
         let runs = session.runs();
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
-        let cases = self.plan.cases.len();
-        let name = &self.plan.name;
-        self.ui.note(&format!("{name}: {cases} case{}, {runs} run{}", plural(cases), plural(runs)));
+        let (cases, name) = (self.plan.cases.len(), &self.plan.name);
+        self.ui.note(&format!("{name}: {}, {}", counted(cases, "case"), counted(runs, "run")));
         let finished = session.finished();
         if finished > 0 {
             self.ui.note(&format!("resuming: {finished} of {runs} runs were finished before"));
@@ -199,7 +210,11 @@ impl Command<'_> {
     }
 
     fn text(&self, summary: &Summary, published: Option<&Path>) -> String {
-        let mut text = format!("{}\n\n{}", overview::headline(summary), overview::cases(summary));
+        let mut text = format!(
+            "{}\n\n{}",
+            overview::headline(summary),
+            overview::cases(summary, &self.options.common.columns)
+        );
         let traffic = overview::traffic(summary);
         if !traffic.is_empty() {
             text.push_str(&format!("\n\n{traffic}"));

@@ -3,7 +3,7 @@
 use crate::args::ScenarioAction;
 use crate::failure::{Exit, Failure, scenario_failure};
 use crate::table;
-use crate::ui::Ui;
+use crate::ui::{Ui, counted};
 use serde::Serialize;
 use serde_json::json;
 use vmcc_scenario::{Document, Overrides, Plan, Scale, ScenarioError, builtin};
@@ -82,16 +82,12 @@ fn check(name: &str, ui: &Ui) -> Result<Exit, Failure> {
     let plan = plan_of(&document, Scale::Full).map_err(|e| scenario_failure(&e))?;
     let entry = Entry::of(&plan);
     ui.answer(&json!({ "valid": true, "scenario": entry }), || {
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
         format!(
-            "{name}: valid; {} case{}, {} run{} each of {}, {} claim{}",
-            entry.cases,
-            plural(entry.cases),
-            entry.runs,
-            plural(entry.runs as usize),
+            "{name}: valid; {}, {} each of {}, {}",
+            counted(entry.cases, "case"),
+            counted(entry.runs, "run"),
             entry.duration,
-            entry.claims,
-            plural(entry.claims)
+            counted(entry.claims, "claim")
         )
     });
     Ok(Exit::Done)

@@ -7,7 +7,7 @@ pub(crate) use paths::name;
 use super::{programs, taken};
 use crate::failure::{Exit, Failure, agent_failure};
 use crate::table;
-use crate::ui::Ui;
+use crate::ui::{Ui, counted};
 use serde_json::Value;
 use vmcc_agent::{HostStatus, Lingering};
 use vmcc_bpf::Status;
@@ -46,9 +46,11 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
 /// Remaining holders of an algorithm that was taken down, and when they end.
 pub(super) fn lingering(one: &Lingering) -> String {
     let Lingering { kernel_name, references, unreachable } = one;
-    let mut text = format!(
-        "{kernel_name} was taken down and is still in the kernel: {references} sockets, or defaults of network namespaces, use it"
-    );
+    let users = match references {
+        1 => "1 socket, or default of a network namespace, uses it".to_owned(),
+        several => format!("{several} sockets, or defaults of network namespaces, use it"),
+    };
+    let mut text = format!("{kernel_name} was taken down and is still in the kernel: {users}");
     let reachable = references - unreachable;
     if reachable > 0 {
         text.push_str(&format!(
@@ -102,12 +104,12 @@ fn left(values: &[Value]) -> Option<String> {
 fn agent(view: &Value) -> String {
     let count = |key: &str| view[key].as_array().map_or(0, Vec::len);
     let mut text = format!(
-        "agent: process {} keeps {}: {} values set, guard {}, {} paths closed lately",
+        "agent: process {} keeps {}: {} set, guard {}, {} closed lately",
         view["pid"],
         view["file"].as_str().unwrap_or_default(),
-        count("values"),
+        counted(count("values"), "value"),
         if view["guard"] == true { "on" } else { "off" },
-        count("closed")
+        counted(count("closed"), "path")
     );
     for problem in view["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         text.push_str(&format!("\n  cannot be set now: {problem}"));
@@ -157,9 +159,10 @@ fn text(all: &[Status], sockets: &[Subflow]) -> String {
 fn beyond(one: &Status) -> Option<String> {
     let count = one.shortage.map(|shortage| shortage.beyond).filter(|count| *count > 0)?;
     Some(format!(
-        "{}: {count} paths ran uncoupled, because their connection had more than {MAX_PATHS} subflows; allow fewer \
-         (`ip mptcp limits`; Linux does not count the first)",
-        one.kernel_name
+        "{}: {} uncoupled, of connections with more than {MAX_PATHS} subflows; allow fewer (`ip mptcp limits`; Linux does \
+         not count the first)",
+        one.kernel_name,
+        counted(count, "path")
     ))
 }
 
@@ -167,7 +170,9 @@ fn beyond(one: &Status) -> Option<String> {
 fn shortage(one: &Status) -> Option<String> {
     let found = one.shortage.filter(|s| s.uncoupled > 0 || s.requests_lost > 0)?;
     Some(format!(
-        "{}: {} paths found no room in the table and ran uncoupled, {} requests to close a path were dropped",
-        one.kernel_name, found.uncoupled, found.requests_lost
+        "{}: no room in the table for {}, which ran uncoupled; dropped {} to close a path",
+        one.kernel_name,
+        counted(found.uncoupled, "path"),
+        counted(found.requests_lost, "request")
     ))
 }

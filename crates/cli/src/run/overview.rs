@@ -1,18 +1,23 @@
 //! The result for people: a table of cases with confidence intervals, and the claims.
 
-use crate::table;
+use crate::table::{self, Tone, toned};
+use crate::ui::counted;
 use std::fmt::Write;
 use vmcc_results::figure::{
-    Column, claim_needs, claim_value, columns, common_settings, entries, mean_text, varying_keys,
+    Column, claim_needs, claim_value, column, columns, common_settings, entries, mean_text, varying_keys,
 };
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::Claim;
 
-/// The table of cases.
-pub(crate) fn cases(summary: &Summary) -> String {
-    let keys = varying_keys(summary);
-    let columns = columns(summary);
+/// The table of cases, with the metrics that are `chosen`, or else those that the catalogue shows.
+pub(crate) fn cases(summary: &Summary, chosen: &[String]) -> String {
+    let (keys, shown) = (varying_keys(summary), columns(summary));
+    let of = |name: &String| {
+        let own = shown.iter().find(|column| column.name == *name).cloned();
+        own.or_else(|| column(summary, name, name))
+    };
+    let columns = if chosen.is_empty() { shown.clone() } else { chosen.iter().filter_map(of).collect() };
     let mut header: Vec<String> = keys.clone();
     header.extend(columns.iter().map(|c| match c.scale.unit {
         "" => c.title.clone(),
@@ -26,7 +31,7 @@ pub(crate) fn cases(summary: &Summary) -> String {
         table.add_row(settings.chain(figures).collect::<Vec<String>>());
     }
     table::align_right_from(&mut table, keys.len());
-    table::render(&table)
+    table::render_keyed(&table, keys.len())
 }
 
 /// Rows of the table of traffic that a terminal still shows.
@@ -53,7 +58,7 @@ pub(crate) fn traffic(summary: &Summary) -> String {
         }
     }
     table::align_right_from(&mut table, keys.len() + 1);
-    table::render(&table)
+    table::render_keyed(&table, keys.len() + 1)
 }
 
 /// One line per claim; `not_applicable` are those that nothing is said about.
@@ -61,14 +66,13 @@ pub(crate) fn claims(claims: &[ClaimResult], not_applicable: &[Claim]) -> String
     let none = || "-".to_owned();
     let mut table = table::plain(&["CLAIM", "", "OURS", "NEEDS", "PAPER", "CHECK"]);
     for claim in claims {
-        let verdict = verdict(claim);
         let check = match &claim.note {
             Some(note) if !claim.pass => format!("{} ({note})", claim.check),
             _ => claim.check.clone(),
         };
         table.add_row([
             claim.id.clone(),
-            verdict.to_owned(),
+            verdict(claim),
             claim_value(claim).unwrap_or_else(none),
             claim_needs(claim).unwrap_or_else(none),
             claim.paper.clone().unwrap_or_else(none),
@@ -86,11 +90,11 @@ pub(crate) fn claims(claims: &[ClaimResult], not_applicable: &[Claim]) -> String
 }
 
 /// A claim's verdict in a table.
-pub(crate) fn verdict(claim: &ClaimResult) -> &'static str {
+pub(crate) fn verdict(claim: &ClaimResult) -> String {
     match claim {
-        ClaimResult { unmeasured: true, .. } => "not measured here",
-        ClaimResult { pass: true, .. } => "pass",
-        _ => "FAIL",
+        ClaimResult { unmeasured: true, .. } => toned("not measured here", Tone::Unknown),
+        ClaimResult { pass: true, .. } => toned("pass", Tone::Good),
+        _ => toned("FAIL", Tone::Bad),
     }
 }
 
@@ -101,10 +105,9 @@ pub(crate) fn headline(summary: &Summary) -> String {
     if let Some(title) = &summary.title {
         let _ = write!(line, ": {title}");
     }
-    let plural = if runs == 1 { "" } else { "s" };
     let interval = if runs > summary.cases.len() { ", mean ± 95 % confidence interval" } else { "" };
     let common = common_settings(summary);
     let common = if common.is_empty() { String::new() } else { format!(", {}", common.join(", ")) };
-    let _ = write!(line, "\n{runs} run{plural}, engine {}{common}{interval}", summary.engine);
+    let _ = write!(line, "\n{}, engine {}{common}{interval}", counted(runs, "run"), summary.engine);
     line
 }

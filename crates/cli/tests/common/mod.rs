@@ -41,7 +41,7 @@ pub fn folder() -> tempfile::TempDir {
 /// The program, started in `dir`.
 pub fn vmcc(dir: &Path) -> Command {
     let mut command = Command::cargo_bin("vmcc").unwrap();
-    command.current_dir(dir).env_remove("NO_COLOR");
+    command.current_dir(dir).env_remove("NO_COLOR").env_remove("COLUMNS");
     command
 }
 

@@ -24,7 +24,7 @@ pub mod sizes;
 mod validate;
 mod value;
 
-pub use claim::{Bound, CaseFigures, Claim, ClaimError, Verdict};
+pub use claim::{Bound, CaseFigures, Claim, ClaimError, Verdict, metrics};
 pub use error::ScenarioError;
 pub use load::document::Document;
 pub use load::sweep::shell_word;

@@ -15,10 +15,14 @@ pub(super) fn backend(backend: Backend) -> &'static str {
 
 /// One paragraph per port: what it is, and a line per class.
 pub(super) fn ports(ports: &[PortStats]) -> String {
-    ports.iter().map(port).collect::<Vec<_>>().join("\n\n")
+    within(ports, table::output_width())
 }
 
-fn port(stats: &PortStats) -> String {
+fn within(ports: &[PortStats], width: usize) -> String {
+    ports.iter().map(|stats| port(stats, width)).collect::<Vec<_>>().join("\n\n")
+}
+
+fn port(stats: &PortStats, width: usize) -> String {
     let rate = stats.rate_bps.map_or_else(|| "no rate".to_owned(), |bps| BitsPerSec::new(bps).to_string());
     let rtt = match (stats.rtt_ns, stats.rtt_samples) {
         (None, _) => "no RTT yet".to_owned(),
@@ -44,10 +48,10 @@ fn port(stats: &PortStats) -> String {
         let port = stats.members.first().unwrap_or(&stats.port);
         head.push_str(&format!("\n  `vmcc mark {port} --repair` serves it again as it was set"));
     }
-    if stats.classes.is_empty() { head } else { format!("{head}\n{}", classes(stats)) }
+    if stats.classes.is_empty() { head } else { format!("{head}\n{}", classes(stats, width)) }
 }
 
-fn classes(stats: &PortStats) -> String {
+fn classes(stats: &PortStats, width: usize) -> String {
     let header = [
         "  CLASS",
         "PACKETS",
@@ -84,7 +88,7 @@ fn classes(stats: &PortStats) -> String {
             class.rtt_ns.map_or_else(|| "-".to_owned(), |ns| rounded(ns).to_string()),
         ]);
     }
-    table::render(&table)
+    table::within(&table, 1, width)
 }
 
 /// Whole microseconds are enough for people.
@@ -136,7 +140,7 @@ mod tests {
             classes: vec![rest],
             ..PortStats::default()
         };
-        insta::assert_snapshot!(ports(&[capped, open]));
+        insta::assert_snapshot!(within(&[capped, open], 150));
         let damaged = PortStats {
             port: "vnet2".into(),
             differences: vec!["it is gone".into()],

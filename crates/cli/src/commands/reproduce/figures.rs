@@ -68,6 +68,7 @@ fn task(name: &str, out: &Path, options: &ReproduceOptions) -> RunOptions {
         seed: None,
         runs: (on_kernel && options.quick).then_some(1),
         threads: None,
+        columns: Vec::new(),
         jobs: options.jobs,
         scale,
         resume: options.resume && partial(&target).exists(),

@@ -32,14 +32,14 @@ fn claims(figures: &[Figure]) -> String {
             table.add_row([
                 name.to_owned(),
                 claim.id.clone(),
-                verdict(claim).to_owned(),
+                verdict(claim),
                 claim.paper.clone().unwrap_or_else(none),
                 claim_value(claim).unwrap_or_else(none),
                 claim_needs(claim).unwrap_or_else(none),
             ]);
         }
     }
-    table::render(&table)
+    table::render_keyed(&table, 2)
 }
 
 /// Reasons for which claims fail.

@@ -1,6 +1,7 @@
 //! Connections, a line per path.
 
 use crate::table;
+use crate::ui::counted;
 use vmcc_agent::{ClosedPath, Connection, EcnFeedback, Path, Verdict};
 use vmcc_cc::SHARING_PATHS;
 
@@ -9,6 +10,10 @@ const MAX_SHOWN: usize = 20;
 
 /// `None` where there are none.
 pub(super) fn table(connections: &[Connection]) -> Option<String> {
+    within(connections, table::output_width())
+}
+
+fn within(connections: &[Connection], width: usize) -> Option<String> {
     if connections.is_empty() {
         return None;
     }
@@ -43,9 +48,14 @@ pub(super) fn table(connections: &[Connection]) -> Option<String> {
         }
     }
     let more = connections.len().saturating_sub(MAX_SHOWN);
-    let more =
-        if more > 0 { format!("\nand {more} more connections, which --json has") } else { String::new() };
-    Some(table::render(&lines) + &more)
+    let more = match more {
+        0 => String::new(),
+        more => {
+            format!("\nand {more} more of {}, which --json has", counted(connections.len(), "connection"))
+        }
+    };
+    // A path is named by the first three.
+    Some(table::within(&lines, 3, width) + &more)
 }
 
 /// Name of a connection.
@@ -154,7 +164,7 @@ mod tests {
                 reason: "shares a bottleneck".to_owned(),
             }],
         };
-        let text = table(std::slice::from_ref(&connection)).unwrap();
+        let text = within(std::slice::from_ref(&connection), 250).unwrap();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1][..2], ["000000ab", "mp_vmcc"], "{text}");
         assert_eq!(
@@ -183,7 +193,9 @@ mod tests {
         assert_eq!(lines[2][9..11], ["RFC", "3168"], "{text}");
         assert_eq!(lines[2][16..].join(" "), "UNCOUPLED: more than 32 subflows in this connection", "{text}");
         assert_eq!(lines[3].join(" "), "10.0.2.1:3 -> 10.0.0.2:5201 closed 12 s ago: shares a bottleneck");
-        assert!(table(&vec![connection; 23]).unwrap().ends_with("and 3 more connections, which --json has"));
+        assert!(
+            table(&vec![connection; 23]).unwrap().ends_with("and 3 more of 23 connections, which --json has")
+        );
         assert_eq!(table(&[]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! `vmcc up`, `status` and `down` as an operator uses them.
 
 use crate::agent::{Down, available};
-use crate::common::{folder, json, output, refused};
+use crate::common::{folder, json, output, refused, vmcc};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -35,7 +35,8 @@ fn root_what_is_up_can_be_selected_until_it_is_taken_down() {
     let again = output(dir.path(), &["up", "vmcc", "--set", "vmcc.theta=4", "--set", "vmcc.g=0.1"]);
     let text = String::from_utf8(again.stdout).unwrap();
     assert!(again.status.success() && text.contains("up: mp_vmcc (g=0.1, theta=4)"), "{text}");
-    let text = String::from_utf8(output(dir.path(), &["status"]).stdout).unwrap();
+    let status = vmcc(dir.path()).arg("status").env("COLUMNS", "200").output().unwrap();
+    let text = String::from_utf8(status.stdout).unwrap();
     let line = |name: &str| text.lines().find(|l| l.contains(name)).unwrap_or_default();
     assert!(line("mp_vmcc").ends_with("g=0.1, theta=4") && line("mp_lia").ends_with("defaults"), "{text}");
     assert_eq!(json(dir.path(), &["clean"]).0, 0);

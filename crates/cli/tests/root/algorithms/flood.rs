@@ -131,7 +131,7 @@ fn assert_reported(lost: u64) {
     let (_, status) = json(dir.path(), &["status"]);
     assert_eq!(status["algorithms"][0]["shortage"]["requests_lost"], lost, "{status}");
     let text = String::from_utf8(output(dir.path(), &["status"]).stdout).unwrap();
-    assert!(text.contains(&format!("{lost} requests to close a path were dropped")), "{text}");
+    assert!(text.contains(&format!("dropped {lost} requests to close a path")), "{text}");
     let (_, doctor) = json(dir.path(), &["doctor"]);
     let checks = doctor["checks"].as_array().unwrap();
     let room = checks.iter().find(|check| check["name"] == "room").unwrap();

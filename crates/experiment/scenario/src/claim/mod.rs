@@ -18,6 +18,7 @@ mod names;
 mod parse;
 
 pub use evaluate::{Bound, CaseFigures, ClaimError, Verdict};
+pub use names::metrics;
 
 use indexmap::IndexMap;
 use serde_json::Value;

@@ -11,8 +11,8 @@ use crate::model::{Scenario, Traffic};
 use crate::value::plain;
 use vmcc_config::did_you_mean;
 
-/// Every metric that a run of the scenario can have.
-fn metrics(scenario: &Scenario) -> Vec<String> {
+/// Names of every metric that a run of the scenario can have.
+pub fn metrics(scenario: &Scenario) -> Vec<String> {
     let of = |place: Place, at: &str| -> Vec<String> {
         let names = catalogue::of(place).flat_map(Metric::figure_names);
         names.map(|name| format!("{at}{name}")).collect()
