@@ -1,11 +1,13 @@
 //! Command-line arguments.
 
+mod compare;
 mod copy;
 mod mark;
 mod proxy;
 mod reproduce;
 mod top;
 
+pub(crate) use compare::CompareOptions;
 pub(crate) use copy::{CpOptions, ServeOptions};
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
 pub(crate) use proxy::{KeysOptions, PathsOptions, ProxyOptions, RelayOptions};
@@ -82,6 +84,8 @@ pub(crate) enum Command {
         /// The result folder
         folder: PathBuf,
     },
+    /// Compare two result folders: the difference of each metric in each case, with its 95 % confidence interval over the seeds
+    Compare(CompareOptions),
     /// Measure the speed of an engine: work done, CPU seconds, work per CPU second, peak memory
     Bench(BenchOptions),
     /// Load the algorithms as congestion controls of this host, until `vmcc down` or a restart (root)

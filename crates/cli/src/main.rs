@@ -64,6 +64,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Demo(options) => commands::run::run(&options.for_scenario("demo"), ui),
         Command::Reproduce(options) => commands::reproduce::reproduce(&options, ui),
         Command::Report { folder } => commands::report::report(&folder, ui),
+        Command::Compare(options) => commands::compare::compare(&options, ui),
         Command::Bench(options) => commands::bench::bench(&options, ui),
         Command::Up(options) => commands::up::up(&options, ui),
         Command::Down => commands::down(ui),

@@ -5,6 +5,7 @@ mod it {
     mod alerts;
     mod algorithm;
     mod commands;
+    mod compare;
     mod copy;
     #[cfg(target_os = "linux")]
     mod disk;

@@ -7,6 +7,7 @@ pub(crate) mod algorithms;
 pub(crate) mod bench;
 #[cfg(feature = "kernel")]
 mod clean;
+pub(crate) mod compare;
 pub(crate) mod cp;
 pub(crate) mod doctor;
 #[cfg(feature = "kernel")]

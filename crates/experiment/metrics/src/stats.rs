@@ -32,6 +32,19 @@ pub fn mean_ci95(values: &[f64]) -> Option<MeanCi> {
     Some(MeanCi { mean, half_width, sd: Some(sd), n })
 }
 
+/// Half the width of the 95 % confidence interval of a difference of two means whose variances may differ (Welch's t); `None` if
+/// either is of one run.
+pub fn welch_ci95(a: MeanCi, b: MeanCi) -> Option<f64> {
+    let degrees = |one: MeanCi| (one.n - 1) as f64;
+    let (of_a, of_b) = (a.sd?.powi(2) / a.n as f64, b.sd?.powi(2) / b.n as f64);
+    let variance = of_a + of_b;
+    if variance == 0.0 {
+        return Some(0.0);
+    }
+    let freedom = variance.powi(2) / (of_a.powi(2) / degrees(a) + of_b.powi(2) / degrees(b));
+    StudentsT::new(0.0, 1.0, freedom).ok().map(|t| t.inverse_cdf(0.975) * variance.sqrt())
+}
+
 /// The `q` quantile (0 to 1) of ascending `sorted`, by linear interpolation between the nearest ranks.
 ///
 /// # Panics
@@ -67,6 +80,17 @@ mod tests {
     fn one_run_has_no_interval_and_none_has_no_mean() {
         assert_eq!(mean_ci95(&[7.0]).unwrap().half_width, None);
         assert_eq!(mean_ci95(&[]), None);
+    }
+
+    #[test]
+    fn welch_interval_matches_the_integrated_density() {
+        // t(0.975, 7.0469 degrees) = 2.361_439, by numerical integration.
+        let a = mean_ci95(&[27.5, 21.0, 19.0, 23.6, 17.0, 17.9]).unwrap();
+        let b = mean_ci95(&[27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0]).unwrap();
+        assert!((welch_ci95(a, b).unwrap() - 4.196_094).abs() < 1e-4, "{:?}", welch_ci95(a, b));
+        assert_eq!(welch_ci95(a, mean_ci95(&[1.0]).unwrap()), None);
+        let same = mean_ci95(&[2.0, 2.0]).unwrap();
+        assert_eq!(welch_ci95(same, same), Some(0.0));
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl Unit {
         ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, unit)| *unit)
     }
 
+    /// A name without the ending that says its unit.
+    pub fn cut_from(name: &str) -> &str {
+        ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending)).unwrap_or(name)
+    }
+
     /// Its symbol, as values are stored; `1` for pure numbers.
     pub fn symbol(self) -> &'static str {
         match self {

@@ -14,6 +14,8 @@
 //! zero.
 
 #[cfg(feature = "files")]
+pub mod compare;
+#[cfg(feature = "files")]
 pub mod figure;
 #[cfg(feature = "files")]
 pub mod folder;
