@@ -1,5 +1,6 @@
 //! Two endpoints over real sockets of the loopback, with two addresses each.
 
+use crate::hq::bytes;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,10 +57,6 @@ async fn echo(server: Endpoint) -> ConnectionError {
             let _ = send.wait_acked().await;
         });
     }
-}
-
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 async fn opened(connection: &Connection, wanted: usize) {

@@ -1,8 +1,9 @@
 //! picoquic serves.
 
-use crate::picoquic::forward::Forward;
+use crate::forward::Forward;
+use crate::hq::{self, bytes};
 use crate::picoquic::paths::{self, Trial};
-use crate::picoquic::{BYTES, bytes, hq, with_picoquic};
+use crate::picoquic::{BYTES, with_picoquic};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use vmcc_transport::{Config, Route};

@@ -9,8 +9,6 @@
 
 mod as_client;
 mod as_server;
-mod forward;
-mod hq;
 mod paths;
 mod program;
 use std::time::Duration;
@@ -20,11 +18,6 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Bytes that go one way.
 const BYTES: usize = 6 << 20;
-
-/// Bytes of which no offset has those of another one nearby.
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
-}
 
 /// Runs `test` with picoquic's program, if there is one.
 fn with_picoquic(test: impl AsyncFnOnce(program::Picoquic)) {

@@ -1,7 +1,7 @@
 //! Three paths of a connection while it carries data: one is cut in silence, one given up.
 
+use crate::forward::Forward;
 use crate::picoquic::BYTES;
-use crate::picoquic::forward::Forward;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -74,7 +74,7 @@ impl<'a> Trial<'a> {
         let cut = cut.expect("one leads by the forward").id;
         let given_up =
             paths.iter().map(|path| path.id).filter(|id| *id != cut).max().expect("there are three");
-        self.forward.cut();
+        self.forward.set_cut(true);
         self.connection.abandon_path(given_up).unwrap();
         self.begun = Some(Begun { len, cut, given_up });
     }

@@ -1,12 +1,12 @@
 //! picoquic's program as a process, in a folder of its own.
 
+use crate::pem;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::sleep;
-use vmcc_quic_testkit::tls;
 
 /// Between looks at a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -31,10 +31,7 @@ impl Picoquic {
         for name in ["www", "out"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let (certificate, key) = tls::identity();
-        let certificate = pem("CERTIFICATE", certificate);
-        std::fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
-        std::fs::write(folder.path().join("key.pem"), pem("PRIVATE KEY", key)).unwrap();
+        pem::write_identity(folder.path());
         Some(Picoquic { program, folder })
     }
 
@@ -108,22 +105,4 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// RFC 7468.
-fn pem(label: &str, der: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = format!("-----BEGIN {label}-----\n");
-    for line in der.chunks(48) {
-        for group in line.chunks(3) {
-            let bits =
-                group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-            for digit in 0..4 {
-                let value = (bits >> (18 - 6 * digit) & 63) as usize;
-                text.push(if digit > group.len() { '=' } else { char::from(DIGITS[value]) });
-            }
-        }
-        text.push('\n');
-    }
-    text + &format!("-----END {label}-----\n")
 }

@@ -22,6 +22,11 @@ pub(crate) fn server(retry: Retry, config: vmcc_transport::Config) -> Endpoint {
     Endpoint::new(Some(Server { tls, config: Arc::new(config), retry, max_connections: 4 })).unwrap()
 }
 
+/// Bytes of which no offset has those of another one nearby.
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
 /// Fetches what is under a name; `look` is told how much there is so far.
 pub(crate) async fn get(connection: &Connection, name: &str, mut look: impl AsyncFnMut(usize)) -> Vec<u8> {
     let mut stream = connection.open_stream().await.unwrap();
