@@ -216,10 +216,15 @@ impl Connection {
         let Some(mut building) = self.begin_packet(space, out, limit) else { return };
         self.put_ack_of(now, space, &mut building, out);
         let room = building.room(out);
+        let probes = self.paths[0].probes > 0;
+        if probes && self.handshake.crypto_mut(space).is_some_and(|buffer| !buffer.has_work(u64::MAX)) {
+            // The probe before this one may be lost, too.
+            self.retransmit(space, 1);
+        }
         if let Some(buffer) = self.handshake.crypto_mut(space) {
             put_crypto(buffer, room, &mut building, out);
         }
-        if self.paths[0].probes > 0 && !building.eliciting && building.room(out) > 0 {
+        if probes && !building.eliciting && building.room(out) > 0 {
             building.ping(out);
         }
         if !building.has_frames(out) && pad == 0 {

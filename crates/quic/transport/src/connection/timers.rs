@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Queues the frames of the oldest packets for retransmission; the packets stay on record.
-    fn retransmit(&mut self, space: SpaceId, most: usize) {
+    pub(super) fn retransmit(&mut self, space: SpaceId, most: usize) {
         let Some(own) = self.space_mut(space) else { return };
         let next = own.sent.next();
         let wanted =

@@ -2,7 +2,8 @@
 
 use crate::aioquic::program::Aioquic;
 use crate::aioquic::{
-    BYTES, HANDSHAKE_DAMAGE, HANDSHAKES, STREAMS, TRANSFER_DAMAGE, TRANSFER_LOSS, cut_once, within_timeout,
+    BYTES, HANDSHAKE_DAMAGE, HANDSHAKE_LOSS, HANDSHAKES, STREAMS, TRANSFER_DAMAGE, TRANSFER_LOSS, cut_once,
+    within_timeout,
 };
 use crate::forward::{Faults, Forward};
 use crate::hq::{self, bytes};
@@ -103,6 +104,11 @@ fn handshakes(faults: Faults) {
             connection.close(0, "done");
         }
     });
+}
+
+#[test]
+fn client_against_aioquic_loses_datagrams_of_handshakes() {
+    handshakes(HANDSHAKE_LOSS);
 }
 
 #[test]
