@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod failure;
 mod interrupt;
+mod own_algorithms;
 mod run;
 mod table;
 mod ui;

@@ -1,10 +1,10 @@
 //! `vmcc run` and `vmcc demo`.
 
 use crate::args::{RunOptions, ScaleChoice};
-use crate::commands::algorithm;
 use crate::commands::report::report_failure;
 use crate::failure::{Exit, Failure, engine_failure, folder_failure, scenario_failure};
 use crate::interrupt;
+use crate::own_algorithms;
 use crate::run::progress::Progress;
 use crate::run::{command, conclusion, engine, overview};
 use crate::ui::{Ui, counted};
@@ -34,7 +34,7 @@ pub(crate) struct Prepared {
 
 /// Loads the user's own algorithms, reads the scenario and takes its engine.
 pub(crate) fn prepare(options: &RunOptions, ui: &Ui) -> Result<Prepared, Failure> {
-    let algorithms = algorithm::load(&options.common.algorithms, ui)?;
+    let algorithms = own_algorithms::load(&options.common.algorithms, ui)?;
     let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
     let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
     options.common.columns.iter().try_for_each(|column| check_column(column, &plan))?;

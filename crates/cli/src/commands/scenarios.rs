@@ -65,7 +65,7 @@ pub(crate) fn list(ui: &Ui) -> Result<Exit, Failure> {
 pub(crate) fn scenario(action: &ScenarioAction, ui: &Ui) -> Result<Exit, Failure> {
     match action {
         ScenarioAction::Check { scenario, algorithms } => {
-            crate::commands::algorithm::load(algorithms, ui)?;
+            crate::own_algorithms::load(algorithms, ui)?;
             check(scenario, ui)
         }
         ScenarioAction::Show { scenario } => show(scenario, ui),

@@ -1,9 +1,9 @@
 //! Which engine runs a plan.
 
 use crate::args::EngineChoice;
-#[cfg(feature = "kernel")]
-use crate::commands::algorithm;
 use crate::failure::{Failure, engine_failure};
+#[cfg(feature = "kernel")]
+use crate::own_algorithms;
 use crate::ui::Ui;
 use vmcc_engine::Engine;
 use vmcc_external::External;
@@ -84,10 +84,10 @@ fn auto_note(name: &str, reasons: &[String]) -> String {
 
 #[cfg(feature = "kernel")]
 fn kernel(plan: &Plan, own: &[External]) -> Result<Box<dyn Engine>, Failure> {
-    algorithm::compile(own)?;
+    own_algorithms::compile(own)?;
     let worker = worker("guest-sender", "engine kernel")?;
     let engine = vmcc_lab::engine::Kernel::for_plan(plan, Some(worker)).map_err(|e| engine_failure(&e))?;
-    Ok(Box::new(engine.with_quic_options(algorithm::library_options(own))))
+    Ok(Box::new(engine.with_quic_options(own_algorithms::library_options(own))))
 }
 
 /// The guest runs this program, as its worker.

@@ -7,9 +7,9 @@ mod load;
 
 #[cfg(not(feature = "kernel"))]
 use super::absent::{agent, load};
-use super::algorithm;
 use crate::args::UpOptions;
 use crate::failure::{Exit, Failure};
+use crate::own_algorithms;
 use crate::ui::Ui;
 #[cfg(feature = "kernel")]
 use agent::agent;
@@ -36,8 +36,8 @@ pub(crate) fn up(options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
 fn load_files(options: &UpOptions, ui: &Ui) -> Result<(), Failure> {
     let files = options.algorithms.iter().filter(|name| vmcc_external::is_file(name));
     let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
-    let own = algorithm::load(&files, ui)?;
-    if own.is_empty() { Ok(()) } else { algorithm::compile(&own) }
+    let own = own_algorithms::load(&files, ui)?;
+    if own.is_empty() { Ok(()) } else { own_algorithms::compile(&own) }
 }
 
 /// Expected syntax of a parameter, for messages.
