@@ -122,7 +122,7 @@ pub(super) const ALL: &[Metric] = &[
         title: "requests",
         shown: &[("", "requests")],
         meaning: "answered requests of `request-response` and of `kept_connections` per second over the entry's time within \
-                  the window, up to the last answer if none is missing (kernels: what `request-response` programs count over their whole run, as are their `fct_us`)",
+                  the window (kernels: what `request-response` programs count over their whole run, as are their `fct_us`)",
         reduce: By(transfers::requests_per_s),
         ..NUMBER
     },

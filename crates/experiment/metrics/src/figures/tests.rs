@@ -324,23 +324,6 @@ fn objects_count_by_when_they_were_wanted_and_may_wait_to_the_end() {
 }
 
 #[test]
-fn requests_per_second_count_up_to_the_last_answer_unless_one_is_missing() {
-    let mut seen = run();
-    seen.connections[0].job = Job::Requests;
-    let window_s = seen.window_secs();
-    let half = Moment(u64::midpoint(seen.window.0.0, seen.window.1.0));
-    let response = |asked, answered| Response { connection: 0, asked, answered, bytes: 1_000 };
-    seen.responses = vec![response(seen.window.0, Some(half)); 8];
-    assert_eq!(
-        figures(&seen).metrics.get("requests_per_s"),
-        Some(16.0 / window_s),
-        "all within half of the window"
-    );
-    seen.responses.push(response(half, None));
-    assert_eq!(figures(&seen).metrics.get("requests_per_s"), Some(8.0 / window_s), "one waits to the end");
-}
-
-#[test]
 fn requests_that_a_program_counts_have_its_rate_and_its_percentiles() {
     let mut seen = run();
     let mut latencies_ns = Histogram::new(3).unwrap();

@@ -2,7 +2,7 @@
 
 use super::{Figure, Scope};
 use crate::Dist;
-use crate::observed::{Connection, Job, Moment, Observed, Response};
+use crate::observed::{Connection, Job, Response};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
@@ -38,56 +38,26 @@ fn count_unfinished(scope: &Scope<'_>) -> u64 {
     count as u64 + scope.answers().map(|answers| answers.unfinished).sum::<u64>()
 }
 
-/// Answered requests per second: of programs that count them over their own time, else over the entry's time within the
-/// window, up to the last answer where no request is left.
+/// Answered requests per second: of programs that count them over their own time, else over the entry's time within the window.
 pub(crate) fn requests_per_s(scope: &Scope<'_>) -> Option<Figure> {
     let seen = scope.seen;
     let counted = scope.answers().filter(|answers| answers.secs > 0.0);
     let mut rates: Vec<f64> = counted.map(|answers| answers.answered as f64 / answers.secs).collect();
     let asking = scope.connections.iter().filter(|one| matches!(one.job, Job::Requests));
-    let mut answered: BTreeMap<usize, Answered> =
-        asking.map(|one| (one.entry, Answered::default())).collect();
+    let mut answered: BTreeMap<usize, u32> = asking.map(|one| (one.entry, 0)).collect();
     for counted in scope.answers() {
         answered.remove(&counted.entry);
     }
     for response in scope.responses {
-        if let Some(entry) = answered.get_mut(&seen.connections[response.connection].entry) {
-            entry.add(response, seen);
+        if let Some(count) = answered.get_mut(&seen.connections[response.connection].entry) {
+            *count += u32::from(response.answered.is_some_and(|at| seen.in_window(at)));
         }
     }
-    rates.extend(answered.iter().filter_map(|(entry, answered)| answered.per_s(*entry, seen)));
+    for (entry, count) in answered {
+        let secs = seen.active_secs(entry);
+        rates.extend((secs > 0.0).then(|| f64::from(count) / secs));
+    }
     (!rates.is_empty()).then(|| Figure::Number(rates.iter().sum()))
-}
-
-/// Requests of an entry that were answered within the window.
-#[derive(Default)]
-struct Answered {
-    count: u32,
-    last: Moment,
-    /// A request is without its answer at the end of the run.
-    open: bool,
-}
-
-impl Answered {
-    fn add(&mut self, response: &Response, seen: &Observed) {
-        match response.answered {
-            Some(at) => {
-                self.count += u32::from(seen.in_window(at));
-                self.last = self.last.max(at);
-            }
-            None => self.open = true,
-        }
-    }
-
-    fn per_s(&self, entry: usize, seen: &Observed) -> Option<f64> {
-        let start = seen.entries[entry].start.max(seen.window.0);
-        let secs = if self.open || self.last <= start {
-            seen.active_secs(entry)
-        } else {
-            seen.active_secs(entry).min(self.last.secs_since(start))
-        };
-        (secs > 0.0).then(|| f64::from(self.count) / secs)
-    }
 }
 
 pub(crate) fn completion_times(scope: &Scope<'_>) -> Option<Figure> {
