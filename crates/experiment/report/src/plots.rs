@@ -4,7 +4,7 @@ use crate::histogram::Histogram;
 use crate::rows::{EVENTS, FlowValue, RTTS, Sample, Series, flow_figures, is_flow};
 use crate::titles::{metric_title, sentence_case};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use vmcc_metrics::catalogue::scale_of;
 use vmcc_metrics::stats::{MeanCi, percentile_sorted};
 use vmcc_metrics::unit::Scale;
@@ -443,42 +443,39 @@ fn series(cases: usize, samples: &[Sample]) -> Vec<SeriesPlot> {
 }
 
 fn over_time(metric: &str, samples: &[&Sample]) -> Option<Plot> {
-    let mut entities: Vec<&str> = Vec::new();
-    let mut times: Vec<u64> = Vec::new();
-    for sample in samples {
-        if !entities.contains(&sample.entity.as_str()) {
-            entities.push(&sample.entity);
-        }
-        times.push(sample.t_us);
-    }
+    let mut times: Vec<u64> = samples.iter().map(|sample| sample.t_us).collect();
     times.sort_unstable();
     times.dedup();
     let chunk = times.len().div_ceil(SERIES_POINTS).max(1);
     let points = times.len().div_ceil(chunk);
     let largest = samples.iter().map(|s| s.value.abs()).reduce(f64::max)?;
     let (scale, time_scale) = (scale_of(metric, largest), scale_of("t_us", *times.last()? as f64));
-    let line = |entity: &&str| {
-        let mut sums = vec![(0.0, 0u32); points];
-        for sample in samples.iter().filter(|s| s.entity == **entity) {
-            if let Ok(at) = times.binary_search(&sample.t_us) {
-                sums[at / chunk].0 += sample.value;
-                sums[at / chunk].1 += 1;
-            }
+    // Lines in the order of their first samples.
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut sums: Vec<(&str, Vec<(f64, u32)>)> = Vec::new();
+    for sample in samples {
+        let place = *places.entry(&sample.entity).or_insert_with(|| {
+            sums.push((&sample.entity, vec![(0.0, 0); points]));
+            sums.len() - 1
+        });
+        if let Ok(at) = times.binary_search(&sample.t_us) {
+            sums[place].1[at / chunk].0 += sample.value;
+            sums[place].1[at / chunk].1 += 1;
         }
-        let mean = |(sum, n): &(f64, u32)| (*n > 0).then(|| sum / f64::from(*n) / scale.divisor);
-        Line {
-            label: (*entity).to_owned(),
-            set: BTreeMap::new(),
-            ys: sums.iter().map(mean).collect(),
-            low: vec![],
-            high: vec![],
-        }
+    }
+    let mean = |(sum, n): &(f64, u32)| (*n > 0).then(|| sum / f64::from(*n) / scale.divisor);
+    let line = |(entity, sums): (&str, Vec<(f64, u32)>)| Line {
+        label: entity.to_owned(),
+        set: BTreeMap::new(),
+        ys: sums.iter().map(mean).collect(),
+        low: vec![],
+        high: vec![],
     };
     Some(Plot {
         title: metric_title(metric),
         x: axis("Time", time_scale, false),
         y: axis(&metric_title(metric), scale, false),
-        lines: entities.iter().map(line).collect(),
+        lines: sums.into_iter().map(line).collect(),
         xs: times.chunks(chunk).filter_map(|c| c.last()).map(|t| *t as f64 / time_scale.divisor).collect(),
     })
 }
