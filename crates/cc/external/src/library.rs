@@ -10,6 +10,7 @@ use std::path::Path;
 use vmcc_cc::{
     Algorithm, Decision, Event, Group, Host, INTERFACE_VERSION, MAX_PARAMS, Path as PathState, Slot,
 };
+use vmcc_registry::Algorithm as Entry;
 
 /// `struct cc_external`.
 #[repr(C)]
@@ -50,7 +51,7 @@ pub(crate) fn register(source: &Source, library: &Path) -> Result<Algorithm, Ext
     std::mem::forget(loaded);
     compare(source, exported)?;
     // SAFETY: version and sizes are those of this program, and the table is constant; the check has called every hook.
-    unsafe { Algorithm::register(&source.entry, exported.ops, hash(&bytes)) }
+    unsafe { Algorithm::register(&source.entry, exported.ops, hash(&bytes, &source.entry)) }
         .map_err(|source| ExternalError::Taken { path: path(), source })
 }
 
@@ -68,16 +69,30 @@ fn compare(source: &Source, found: &Exported) -> Result<(), ExternalError> {
     })
 }
 
-/// Tells builds of an algorithm apart, nothing more.
-fn hash(bytes: &[u8]) -> u64 {
+/// Tells builds of an algorithm apart, nothing more: the code, and the description, which has the parameters' defaults and scales.
+fn hash(bytes: &[u8], entry: &Entry) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
+    hasher.write(format!("{entry:?}").as_bytes());
     hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run that is resumed with another default would mix two algorithms.
+    #[test]
+    fn build_is_another_with_another_description() {
+        let text = "title = \"t\"\nsource = \"s\"\ncoupled = true\nneeds_ecn = false\n[[param]]\nname = \"gain\"\nunit = \"1\"\n\
+                    default = 0.5\nmin = 0.0\nmax = 1.0\nq = 16\ncite = \"c\"\ndoc = \"d\"\n";
+        let build = |text: &str| hash(b"code", &Entry::parse("a", text).expect("well-formed"));
+        assert_eq!(build(text), build(text));
+        for (from, to) in [("0.5", "0.25"), ("q = 16", "q = 8"), ("coupled = true", "coupled = false")] {
+            assert_ne!(build(text), build(&text.replace(from, to)), "{to}");
+        }
+        assert_ne!(build(text), hash(b"other", &Entry::parse("a", text).expect("well-formed")));
+    }
 
     #[test]
     fn another_interface_is_refused_with_both_versions() {

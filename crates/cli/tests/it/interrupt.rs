@@ -148,6 +148,9 @@ fn resumed_run_needs_the_code_of_the_algorithm_that_it_began_with() {
     assert!(message.contains("code of the algorithms differs"), "{message}");
     let without = [&ARGUMENTS[..], &["--resume"]].concat();
     assert!(common::refused(dir.path(), &without, 2).contains("code of the algorithms differs"));
+    // The compiled code is the same.
+    fs::write(&file, copy_of_lia("mylia").replace("coupled = true", "coupled = false")).unwrap();
+    assert!(common::refused(dir.path(), &resume, 2).contains("code of the algorithms differs"));
     fs::write(&file, copy_of_lia("mylia")).unwrap();
     assert_eq!(json(dir.path(), &resume).0, 0);
 }
