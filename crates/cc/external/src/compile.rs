@@ -96,7 +96,8 @@ impl Compiler {
         if cfg!(target_os = "macos") {
             command.args(["-dynamiclib", "-undefined", "dynamic_lookup"]);
         } else {
-            command.args(["-shared", "-nostdlib"]);
+            // Constants with addresses, which the dynamic linker fills in, cannot be written afterwards.
+            command.args(["-shared", "-nostdlib", "-Wl,-z,relro"]);
         }
         command.arg(object).arg("-o").arg(&library);
         self.run(&mut command, source)?;

@@ -148,6 +148,17 @@ fn headers_beside_the_file_are_found() {
     assert_eq!(json(dir.path(), &["algorithm", "check", "a folder/mine.c"]).0, 0);
 }
 
+/// The dynamic linker writes them, once.
+#[test]
+fn constant_tables_of_addresses_are_no_variables() {
+    let dir = folder();
+    let tables = "#ifndef __bpf__\nstatic const uint32_t a = 1, b = 2;\nstatic const uint32_t *const tables[] = {&a, &b};\n\
+                  volatile uint32_t found = *tables[ev->cwnd_pkt & 1];\n(void)found;\n#endif\ncc_reno_grow(ev, self, out);";
+    fs::write(dir.path().join("mine.c"), with_growth("mine", tables)).unwrap();
+    let (code, checked) = json(dir.path(), &["algorithm", "check", "mine.c"]);
+    assert_eq!(code, 0, "{checked}");
+}
+
 #[test]
 fn files_that_are_no_algorithm_are_refused_by_cause() {
     let growth = |body: &str| refusal("mine", &with_growth("mine", body));
@@ -167,6 +178,13 @@ fn files_that_are_no_algorithm_are_refused_by_cause() {
     let error = growth("extern int rand(void); cc_set_cwnd(out, rand());");
     assert!(error.contains("uses rand"), "{error}");
     let error = growth("static uint32_t calls; cc_set_cwnd(out, ev->cwnd_pkt + (calls++ & 1));");
+    assert!(error.contains("calls") && error.contains("shared by all connections"), "{error}");
+    // Neither assembler code nor another section hides one.
+    let in_assembler = "__asm__(\".data\\n.Lcalls: .quad 0\\n.text\");\n";
+    let error = refusal("mine", &(with_growth("mine", "") + in_assembler));
+    assert!(error.contains("section .data") && error.contains("shared by all connections"), "{error}");
+    let in_note = "static __attribute__((section(\".note.x,\\\"aw\\\",@note#\"))) uint64_t calls = 1;";
+    let error = growth(&format!("{in_note} if (calls++ > 9) cc_set_cwnd(out, 1);"));
     assert!(error.contains("calls") && error.contains("shared by all connections"), "{error}");
     let error = growth("cc_set_cwnd(out, (uint32_t)(ev->cwnd_pkt * 1.5));");
     assert!(
