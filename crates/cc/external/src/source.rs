@@ -32,6 +32,11 @@ impl Source {
     /// It is unreadable, too long, another user's, or does not describe an algorithm.
     pub fn read(path: &Path) -> Result<Self, ExternalError> {
         let failed = |source| ExternalError::Read { path: path.to_owned(), source };
+        // A device that all may write needs another file, not another mode.
+        let found = std::fs::metadata(path).map_err(|error| failed(ReadError::Io(error)))?;
+        if !found.is_file() {
+            return Err(failed(if found.is_dir() { ReadError::Directory } else { ReadError::NotRegular }));
+        }
         let resolved = trust::check_for_root(path)?;
         let bytes = vmcc_config::read_regular(&resolved, MAX_BYTES).map_err(failed)?;
         let text = String::from_utf8(bytes).map_err(|_| {

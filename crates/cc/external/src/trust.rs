@@ -1,36 +1,65 @@
 //! Checks that no other user could have written a file that is compiled and run.
 
 use crate::error::ExternalError;
+use nix::errno::Errno;
+use std::ffi::OsString;
+use std::fs::{Metadata, read_link, symlink_metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vmcc_config::ReadError;
 
 const OTHERS_MAY_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
+/// Links that are followed; Linux follows as many.
+const MAX_LINKS: usize = 40;
 
-/// Resolves a path; an error if another user owns or may write the file or folder, one above it, or a link on the way. A sticky folder may
-/// be written: others cannot replace what is in it. Under sudo, the user who called it is none of the others.
+/// Resolves a path; an error if another user owns or may write the file or folder, one above it, or a link or folder on the way. A sticky
+/// folder may be written: others cannot replace what is in it. Under sudo, the user who called it is none of the others.
 pub(crate) fn check(path: &Path) -> Result<PathBuf, ExternalError> {
     let failed = |error| ExternalError::Read { path: path.to_owned(), source: ReadError::Io(error) };
     let trusted = trusted();
-    let resolved = path.canonicalize().map_err(failed)?;
-    let given = std::path::absolute(path).map_err(failed)?;
-    for part in given.ancestors().chain(resolved.ancestors()) {
-        let found = std::fs::symlink_metadata(part).map_err(failed)?;
-        let safe = found.is_symlink() || found.is_dir() && found.mode() & STICKY != 0;
-        let problem = if !trusted.contains(&found.uid()) {
-            format!(
-                "it belongs to user {}, who could change it; copy it to a folder of your own",
-                found.uid()
-            )
-        } else if found.mode() & OTHERS_MAY_WRITE != 0 && !safe {
-            format!("other users may write it (mode {:o}); `chmod go-w` it", found.mode() & 0o7777)
-        } else {
+    // Not there, or links in a circle: the system's own errors.
+    path.canonicalize().map_err(failed)?;
+    let mut rest = parts(&std::path::absolute(path).map_err(failed)?);
+    let (mut place, mut links) = (PathBuf::new(), 0);
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            place.pop();
             continue;
-        };
-        return Err(ExternalError::Untrusted { path: part.to_owned(), problem });
+        }
+        place.push(part);
+        let found = symlink_metadata(&place).map_err(failed)?;
+        if let Some(problem) = danger(&found, &trusted) {
+            return Err(ExternalError::Untrusted { path: place, problem });
+        }
+        if found.is_symlink() {
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(failed(Errno::ELOOP.into()));
+            }
+            rest.extend(parts(&read_link(&place).map_err(failed)?));
+            place.pop();
+        }
     }
-    Ok(resolved)
+    Ok(place)
+}
+
+/// Components of a path, the last one first.
+fn parts(path: &Path) -> Vec<OsString> {
+    path.components().rev().map(|part| part.as_os_str().to_owned()).filter(|part| part != ".").collect()
+}
+
+/// Reason why another user could change a file, folder or link.
+fn danger(found: &Metadata, trusted: &[u32]) -> Option<String> {
+    let safe = found.is_symlink() || found.is_dir() && found.mode() & STICKY != 0;
+    if !trusted.contains(&found.uid()) {
+        let user = found.uid();
+        Some(format!("it belongs to user {user}, who could change it; copy it to a folder of your own"))
+    } else if found.mode() & OTHERS_MAY_WRITE != 0 && !safe {
+        Some(format!("other users may write it (mode {:o}); `chmod go-w` it", found.mode() & 0o7777))
+    } else {
+        None
+    }
 }
 
 /// Resolves a path, with [`check`] if this process is root's: what root runs, no other user may have written.
@@ -81,6 +110,28 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_resolved_as_the_system_does() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, at(name)).expect("made");
+        };
+        fs::create_dir_all(at("a/b")).expect("made");
+        fs::write(at("a/f.c"), "").expect("written");
+        link("a/b", "to_b");
+        link("to_b/../f.c", "relative");
+        link(at("relative").to_str().expect("UTF-8"), "absolute");
+        link("circle", "circle");
+        for path in ["a/./f.c", "a/b/../f.c", "to_b/../f.c", "relative", "absolute", "a/b/../../absolute"] {
+            let path = at(path);
+            assert_eq!(check(&path).expect("one's own"), path.canonicalize().expect("there"));
+        }
+        for path in ["circle", "none", "to_b/f.c"] {
+            assert!(check(&at(path)).is_err(), "{path}");
+        }
+    }
+
+    #[test]
     fn files_of_another_user_are_refused() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("a.c");
@@ -99,5 +150,13 @@ mod tests {
         assert_eq!(check_for_root(&link).expect("root's link"), own.canonicalize().expect("there"));
         std::os::unix::fs::lchown(&link, Some(4242), None).expect("root may");
         assert!(check_for_root(&link).expect_err("refused").to_string().contains("link.c: it belongs"));
+        // So could one in the middle of a chain, whose ends are root's.
+        let (theirs, chain) = (dir.path().join("theirs"), dir.path().join("chain.c"));
+        fs::create_dir(&theirs).expect("made");
+        std::os::unix::fs::symlink(&own, theirs.join("middle.c")).expect("made");
+        std::os::unix::fs::symlink(theirs.join("middle.c"), &chain).expect("made");
+        check_for_root(&chain).expect("root's links");
+        std::os::unix::fs::chown(&theirs, Some(4242), None).expect("root may");
+        assert!(check_for_root(&chain).expect_err("refused").to_string().contains("theirs: it belongs"));
     }
 }

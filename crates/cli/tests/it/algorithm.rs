@@ -213,6 +213,7 @@ fn names_and_paths_are_refused_before_anything_is_compiled() {
     assert!(check("none.c", 2).contains("none.c"));
     fs::create_dir(dir.path().join("dir.c")).unwrap();
     assert!(check("dir.c", 2).contains("directory"));
+    assert!(check("/dev/zero", 2).contains("no regular file"));
     fs::write(dir.path().join("long.c"), " ".repeat((1 << 20) + 1)).unwrap();
     assert!(check("long.c", 2).contains("longer than"));
     fs::write(dir.path().join("latin.c"), b"/* \xe4 */").unwrap();
