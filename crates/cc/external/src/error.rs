@@ -28,13 +28,22 @@ pub enum ExternalError {
     },
     /// The file's name is not that of an algorithm.
     #[error(
-        "{}: an algorithm's file is NAME.c, and NAME is made of a-z, 0-9 and _, starts with a letter and has at most 12 characters; rename \
-         the file",
+        "{}: an algorithm's file is NAME.c, and NAME is made of a-z, 0-9 and _, starts with a letter, has at most 12 characters, and is not \
+         cc nor begins with cc_, as names of the headers do; rename the file",
         path.display()
     )]
     FileName {
         /// The file.
         path: PathBuf,
+    },
+    /// A new algorithm cannot have that name.
+    #[error(
+        "`{name}` is no NAME of an algorithm: it is made of a-z, 0-9 and _, starts with a letter, has at most 12 characters, and is not cc \
+         nor begins with cc_; give a folder after it"
+    )]
+    Name {
+        /// The name.
+        name: String,
     },
     /// The file does not describe its algorithm.
     #[error(

@@ -9,6 +9,10 @@ use vmcc_registry::{Algorithm as Entry, RegistryError};
 
 /// Bytes of a file; the longest algorithm of the registry has 10 kB.
 const MAX_BYTES: u64 = 1 << 20;
+/// Beginning of the names that the headers define.
+const RESERVED: &str = "cc";
+/// Beginning of kernel names: it tells vmcc's algorithms from Linux's.
+const KERNEL_PREFIX: &str = "mp_";
 /// First line of the comment that describes the algorithm.
 const DESCRIPTION: &str = "/* vmcc";
 
@@ -72,22 +76,34 @@ fn name(path: &Path) -> Option<String> {
     let stem = path.file_name()?.to_str()?.strip_suffix(".c")?;
     // The compiler is given the path inside a line of C.
     let printable = path.to_str().is_some_and(|path| !path.chars().any(char::is_control));
-    (vmcc_registry::is_identifier(stem)
-        && stem.len() + "mp_".len() <= vmcc_registry::MAX_KERNEL_NAME
-        && printable)
-        .then(|| stem.to_owned())
+    (is_name(stem) && printable).then(|| stem.to_owned())
+}
+
+/// True for a name that an algorithm can have. Hooks begin with it.
+pub(crate) fn is_name(name: &str) -> bool {
+    let reserved = name.strip_prefix(RESERVED).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    let fits = name.len() + KERNEL_PREFIX.len() <= vmcc_registry::MAX_KERNEL_NAME;
+    vmcc_registry::is_identifier(name) && fits && !reserved
 }
 
 fn entry(path: &Path, name: &str, text: &str) -> Result<Entry, ExternalError> {
     let text = description(text).ok_or_else(|| ExternalError::NoDescription { path: path.to_owned() })?;
-    Entry::parse(name, &text).map_err(|error| {
-        let problem = match error {
-            RegistryError::Syntax(error) => error.to_string(),
-            RegistryError::Entry { problem, .. } => problem,
-            other => other.to_string(),
-        };
-        ExternalError::Description { path: path.to_owned(), problem: problem.trim_end().to_owned() }
-    })
+    let wrong = |problem: &str| ExternalError::Description {
+        path: path.to_owned(),
+        problem: problem.trim_end().to_owned(),
+    };
+    let entry = Entry::parse(name, &text).map_err(|error| match error {
+        RegistryError::Syntax(error) => wrong(&error.to_string()),
+        RegistryError::Entry { problem, .. } => wrong(&problem),
+        other => wrong(&other.to_string()),
+    })?;
+    if !entry.kernel_name.starts_with(KERNEL_PREFIX) {
+        let kernel = &entry.kernel_name;
+        return Err(wrong(&format!(
+            "kernel name `{kernel}` could be that of one of Linux's algorithms; begin it with {KERNEL_PREFIX}, or leave it out"
+        )));
+    }
+    Ok(entry)
 }
 
 /// The TOML in the comment that describes the algorithm, on the lines where it is in the file.
@@ -137,6 +153,9 @@ mod tests {
         assert!(unknown.contains("line 5") && unknown.contains("coupledd"), "{unknown}");
         assert!(problem(&GOOD.replace("true", "maybe")).contains("line 5"));
         assert!(problem(&GOOD.replace(" * source = \"s\"\n", "")).contains("source"));
+        let named = |kernel: &str| GOOD.replace(" * source", &format!(" * kernel = \"{kernel}\"\n * source"));
+        assert!(problem(&named("bbr")).contains("begin it with mp_"));
+        entry(Path::new("a.c"), "a", &named("mp_b")).expect("one of vmcc's");
     }
 
     #[test]
@@ -144,6 +163,10 @@ mod tests {
         for wrong in ["Mylia.c", "my-lia.c", "mylia.h", "1a.c", ".c", "a_name_too_long.c", "a\nb/x.c", ""] {
             assert_eq!(name(Path::new(wrong)), None, "{wrong}");
         }
+        for reserved in ["cc.c", "cc_.c", "cc_dctcp.c"] {
+            assert_eq!(name(Path::new(reserved)), None, "{reserved}");
+        }
+        assert_eq!(name(Path::new("cca.c")).as_deref(), Some("cca"));
         assert_eq!(name(Path::new("some where/mylia.c")).as_deref(), Some("mylia"));
     }
 }

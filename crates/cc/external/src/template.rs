@@ -1,7 +1,7 @@
 //! The files of a new algorithm: a coupled one that works, its vectors, and a scenario that compares it with LIA.
 
 use crate::error::ExternalError;
-use crate::source::Source;
+use crate::source::{self, Source};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,11 @@ const FILES: [(&str, &str); 3] = [
 /// # Errors
 /// The name is not that of an algorithm, is taken, or a file is there or cannot be written.
 pub fn create(name: &str, folder: &Path) -> Result<[PathBuf; 3], ExternalError> {
+    if !source::is_name(name) {
+        return Err(ExternalError::Name { name: name.to_owned() });
+    }
     let path = |extension: &str| folder.join(format!("{name}.{extension}"));
-    let source = Source::parse(&path("c"), &filled(FILES[0].1, name))?;
-    source.check_name()?;
+    Source::parse(&path("c"), &filled(FILES[0].1, name))?.check_name()?;
     let failed = |path: &Path, source| ExternalError::Write { path: path.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let paths = FILES.map(|(extension, _)| path(extension));

@@ -218,7 +218,12 @@ fn names_and_paths_are_refused_before_anything_is_compiled() {
     assert!(check("long.c", 2).contains("longer than"));
     fs::write(dir.path().join("latin.c"), b"/* \xe4 */").unwrap();
     assert!(check("latin.c", 2).contains("UTF-8"));
-    assert!(refused(dir.path(), &["algorithm", "new", "no-name"], 2).contains("NAME"));
+    let above = format!("{}/x", dir.path().display());
+    for name in ["no-name", "../x", "sub/x", &above, "cc", "cc_mine", "", "a_name_too_long"] {
+        let error = refused(dir.path(), &["algorithm", "new", name, "new"], 2);
+        assert!(error.contains(&format!("`{name}` is no NAME")), "{error}");
+    }
+    assert!(!dir.path().join("new").exists());
     assert!(refused(dir.path(), &["algorithm", "new", "lia"], 2).contains("another algorithm"));
     fs::write(dir.path().join("mylia.c"), copy_of_lia("mylia")).unwrap();
     let twice = ["run", "two.toml", "--engine", "sim", "--algorithm", "mylia.c", "--algorithm", "./mylia.c"];
