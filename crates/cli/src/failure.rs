@@ -86,6 +86,7 @@ pub(crate) fn external_failure(error: &ExternalError) -> Failure {
     match error.class() {
         Class::BadInput => Failure::usage(error),
         Class::HostCannot => Failure::host(error),
+        Class::Interrupted => Failure::interrupted(error),
     }
 }
 

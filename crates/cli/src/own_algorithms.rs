@@ -6,7 +6,7 @@ use crate::ui::Ui;
 #[cfg(feature = "kernel")]
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vmcc_external::{Checker, External};
 
 /// Compiles, checks and registers files, in their order. Ctrl-C ends it after cleaning up.
@@ -16,7 +16,7 @@ pub(crate) fn load(files: &[PathBuf], ui: &Ui) -> Result<Vec<External>, Failure>
     }
     let stop = interrupt::listen()?;
     let own = |file: &PathBuf| -> Result<External, Failure> {
-        let own = vmcc_external::load(file, &checker()?).map_err(|e| external_failure(&e))?;
+        let own = vmcc_external::load(file, &checker(stop)?).map_err(|e| external_failure(&e))?;
         if !own.warnings.is_empty() {
             ui.warn(&format!("{}: the compiler warns:\n{}", file.display(), own.warnings));
         }
@@ -59,7 +59,7 @@ pub(crate) fn compile(_: &[External]) -> Result<(), Failure> {
 }
 
 /// This program, as what checks an algorithm in a process of its own.
-fn checker() -> Result<Checker, Failure> {
+fn checker(stop: &'static AtomicBool) -> Result<Checker, Failure> {
     let program = std::env::current_exe().map_err(|e| Failure::host(format!("this program's path: {e}")))?;
-    Ok(Checker { program, arguments: ["internal", "algorithm-check"].map(Into::into).into() })
+    Ok(Checker { program, arguments: ["internal", "algorithm-check"].map(Into::into).into(), stop })
 }

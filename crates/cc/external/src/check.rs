@@ -4,19 +4,21 @@
 
 use crate::error::ExternalError;
 use crate::library;
+use crate::process::{self, Limits, RunError};
 use crate::source::Source;
-use nix::sys::resource::{Resource, setrlimit};
 use std::ffi::OsString;
 use std::fmt;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Output};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use vmcc_cc::trace::{Conduct, Seeded, Source as Numbers, Step, Walk, vary_params};
 use vmcc_cc::{Algorithm, MAX_PATHS, Params, Sharing, vectors};
 
-/// CPU time of the check; it takes a hundredth.
-const CPU_LIMIT_S: u64 = 10;
+/// Limits of the check; it computes for a hundredth. A busy host may let it wait for long.
+const LIMITS: Limits = Limits { cpu_s: 10, time: Duration::from_secs(300) };
 /// Events of each hook that is called alone.
 const HOOK_EVENTS: usize = 2000;
 /// Steps of each connection.
@@ -26,6 +28,10 @@ const CONNECTION_STEPS: usize = 400;
 pub(crate) const LIBRARY: &str = "check.so";
 pub(crate) const VECTORS: &str = "vectors.csv";
 
+/// Stages of the check that are treated on their own.
+const LOADING: &str = "its loading";
+const OF_VECTORS: &str = "its vectors";
+
 /// Program that runs [`worker`] with the arguments that follow its own: a folder and a file.
 #[derive(Debug, Clone)]
 pub struct Checker {
@@ -33,6 +39,8 @@ pub struct Checker {
     pub program: PathBuf,
     /// Its arguments before the folder.
     pub arguments: Vec<OsString>,
+    /// Ends compilers and the program when it becomes true.
+    pub stop: &'static AtomicBool,
 }
 
 /// Extent of a check that passed.
@@ -48,6 +56,7 @@ pub struct Passed {
 enum Line {
     At(String),
     Broken(String),
+    Unloadable(String),
     Passed(Passed),
 }
 
@@ -56,6 +65,7 @@ impl fmt::Display for Line {
         match self {
             Self::At(stage) => writeln!(f, "at {stage}"),
             Self::Broken(problem) => writeln!(f, "broken {}", problem.replace('\n', " ")),
+            Self::Unloadable(problem) => writeln!(f, "unloadable {}", problem.replace('\n', " ")),
             Self::Passed(Passed { steps, vectors }) => {
                 let vectors = vectors.map_or_else(|| "-".to_owned(), |vectors| vectors.to_string());
                 writeln!(f, "passed {steps} {vectors}")
@@ -70,6 +80,7 @@ impl Line {
         Some(match kind {
             "at" => Self::At(rest.to_owned()),
             "broken" => Self::Broken(rest.to_owned()),
+            "unloadable" => Self::Unloadable(rest.to_owned()),
             "passed" => {
                 let (steps, vectors) = rest.split_once(' ')?;
                 Self::Passed(Passed { steps: steps.parse().ok()?, vectors: vectors.parse().ok() })
@@ -85,32 +96,56 @@ impl Checker {
         let path = || source.path.clone();
         let failed = |problem: String| ExternalError::Check { path: path(), problem };
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).arg(folder).arg(&source.path).stdin(Stdio::null());
-        let output =
-            command.output().map_err(|error| failed(format!("{}: {error}", self.program.display())))?;
-        let (mut stage, mut result) = ("its loading".to_owned(), None);
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
-            match Line::parse(line) {
-                Some(Line::At(at)) => stage = at,
-                Some(Line::Broken(problem)) => result = Some(Err(problem)),
-                Some(Line::Passed(passed)) => result = Some(Ok(passed)),
-                None => {}
+        command.args(&self.arguments).arg(folder).arg(&source.path);
+        let (stdout, ended) = match process::run(&mut command, LIMITS, self.stop) {
+            Ok(Output { status, stdout, stderr }) => (stdout, Some((status, stderr))),
+            Err(RunError::Timeout { stdout, .. }) => (stdout, None),
+            Err(RunError::Interrupted) => return Err(ExternalError::Interrupted),
+            Err(RunError::System(error)) => {
+                return Err(failed(format!("{}: {error}", self.program.display())));
             }
-        }
-        let crash = output.status.signal().map(|signal| Err(crash(signal)));
-        match crash.or(result) {
-            Some(Ok(passed)) if output.status.success() => Ok(passed),
-            Some(Err(problem)) => Err(ExternalError::Broken { path: path(), stage, problem }),
+        };
+        let (stage, result) = read(&stdout);
+        let broken = |path: PathBuf, problem: String| {
+            let stage = stage.clone().unwrap_or_else(|| LOADING.to_owned());
+            Err(ExternalError::Broken { path, stage, problem })
+        };
+        let Some((status, stderr)) = ended else {
+            let limit = LIMITS.time.as_secs();
+            return broken(path(), format!("it waits and does not end within {limit} s; a hook calls nothing of the system"));
+        };
+        match (status.signal(), result) {
+            (Some(signal), _) => broken(path(), crash(signal)),
+            (None, Some(Line::Passed(passed))) if status.success() => Ok(passed),
+            (None, Some(Line::Unloadable(problem))) => {
+                Err(ExternalError::Load { path: path(), folder: folder.to_owned(), problem })
+            }
+            (None, Some(Line::Broken(problem))) if stage.as_deref() == Some(OF_VECTORS) => {
+                broken(path().with_extension("csv"), problem)
+            }
+            (None, Some(Line::Broken(problem))) => broken(path(), problem),
+            (None, None) if stage.is_some() && stderr.is_empty() => {
+                broken(path(), format!("it ends its process ({status}); a hook calls nothing of the system"))
+            }
             _ => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                Err(failed(format!("{}: {}", ended(output.status), said.trim())))
+                let said = String::from_utf8_lossy(&stderr);
+                Err(failed(format!("its process ended with {status}: {}", said.trim())))
             }
         }
     }
 }
 
-fn ended(status: ExitStatus) -> String {
-    format!("its process ended with {status}")
+/// The last stage and the result, in the output of the process.
+fn read(output: &[u8]) -> (Option<String>, Option<Line>) {
+    let (mut stage, mut result) = (None, None);
+    for line in String::from_utf8_lossy(output).lines() {
+        match Line::parse(line) {
+            Some(Line::At(at)) => stage = Some(at),
+            Some(line) => result = Some(line),
+            None => {}
+        }
+    }
+    (stage, result)
 }
 
 /// Meaning of the signal that ended the process.
@@ -125,7 +160,9 @@ fn crash(signal: i32) -> String {
             "it does what C leaves undefined: division by zero, an index or a shift out of range, signed overflow, or a NULL `group`"
                 .to_owned()
         }
-        Ok(Signal::SIGXCPU) => format!("it does not end within {CPU_LIMIT_S} s of CPU time; bound its loops by a constant"),
+        Ok(Signal::SIGXCPU) => {
+            format!("it does not end within {} s of CPU time; bound its loops by a constant", LIMITS.cpu_s)
+        }
         Ok(signal) => format!("its process was ended by {signal}"),
         Err(_) => format!("its process was ended by signal {signal}"),
     }
@@ -134,38 +171,42 @@ fn crash(signal: i32) -> String {
 /// Runs the check of a workspace, in the process that [`Checker`] started. Its output is that of this process.
 pub fn worker(folder: &Path, file: &Path) {
     let mut output = std::io::stdout();
-    let _ = setrlimit(Resource::RLIMIT_CPU, CPU_LIMIT_S, CPU_LIMIT_S + 1);
-    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     let mut report = |line: Line| {
         // A reader that is gone needs no line.
         let _ = write!(output, "{line}").and_then(|()| output.flush());
     };
     let result = all(folder, file, &mut |stage| report(Line::At(stage)));
-    report(match result {
-        Ok(passed) => Line::Passed(passed),
-        Err(problem) => Line::Broken(problem),
-    });
+    report(result.map_or_else(|line| line, Line::Passed));
 }
 
 type Stage<'a> = &'a mut dyn FnMut(String);
 
-fn all(folder: &Path, file: &Path, at: Stage<'_>) -> Result<Passed, String> {
-    at("its loading".to_owned());
-    let source = Source::read(file).map_err(|error| error.to_string())?;
-    let algorithm = library::register(&source, &folder.join(LIBRARY)).map_err(|error| error.to_string())?;
+fn all(folder: &Path, file: &Path, at: Stage<'_>) -> Result<Passed, Line> {
+    at(LOADING.to_owned());
+    let unusable = |error: ExternalError| match error {
+        ExternalError::Load { problem, .. } => Line::Unloadable(problem),
+        other => {
+            let problem = other.to_string();
+            // The other process names the file.
+            let bare = problem.strip_prefix(&format!("{}: ", file.display()));
+            Line::Broken(bare.unwrap_or(&problem).to_owned())
+        }
+    };
+    let source = Source::read(file).map_err(unusable)?;
+    let algorithm = library::register(&source, &folder.join(LIBRARY)).map_err(unusable)?;
     let mut steps = hooks(algorithm, at);
     for conduct in [Conduct::Lawful, Conduct::Wild] {
         for paths in 1..=MAX_PATHS {
             let events = if conduct == Conduct::Lawful { "valid" } else { "any" };
             at(format!("a connection of {paths} paths with {events} events"));
-            steps += connection(algorithm, paths, conduct)?;
+            steps += connection(algorithm, paths, conduct).map_err(Line::Broken)?;
         }
     }
     let vectors = match std::fs::read_to_string(folder.join(VECTORS)) {
         Err(_) => None,
         Ok(text) => {
-            at("its vectors".to_owned());
-            Some(vectors::run(algorithm, &text)?)
+            at(OF_VECTORS.to_owned());
+            Some(vectors::run(algorithm, &text).map_err(Line::Broken)?)
         }
     };
     Ok(Passed { steps, vectors })

@@ -1,12 +1,14 @@
 //! The system's C compiler.
 
 use crate::error::ExternalError;
+use crate::process::{self, COMPILER_LIMITS, RunError};
 use crate::source::Source;
 use crate::trust;
 use crate::workspace::Workspace;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
 
 /// Lines of a compiler's messages that an error carries.
 const MAX_MESSAGE_LINES: usize = 40;
@@ -26,6 +28,7 @@ const COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
 /// `CC` and its arguments, or the first compiler that runs.
 pub(crate) struct Compiler {
     words: Vec<String>,
+    stop: &'static AtomicBool,
 }
 
 /// An object file, and the compiler's warnings.
@@ -35,11 +38,12 @@ pub(crate) struct Object {
 }
 
 impl Compiler {
-    pub(crate) fn from_environment() -> Self {
+    /// It is killed when `stop` becomes true.
+    pub(crate) fn from_environment(stop: &'static AtomicBool) -> Self {
         let named = std::env::var("CC").unwrap_or_default();
         let words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();
         if !words.is_empty() {
-            return Self { words };
+            return Self { words, stop };
         }
         let runs = |name: &&str| {
             let mut version = Command::new(name);
@@ -47,7 +51,7 @@ impl Compiler {
             version.status().is_ok_and(|status| status.success())
         };
         let found = COMPILERS.into_iter().find(runs).unwrap_or(COMPILERS[0]);
-        Self { words: vec![found.to_owned()] }
+        Self { words: vec![found.to_owned()], stop }
     }
 
     pub(crate) fn program(&self) -> &str {
@@ -113,16 +117,21 @@ impl Compiler {
 
     /// Runs it; returns its warnings.
     fn run(&self, command: &mut Command, source: &Source) -> Result<String, ExternalError> {
-        let program = self.program().to_owned();
-        let Output { status, stderr, .. } = command
-            .output()
-            .map_err(|source| ExternalError::NoCompiler { program: program.clone(), source })?;
+        let program = || self.program().to_owned();
+        let refused =
+            |messages| ExternalError::Compile { path: source.path.clone(), program: program(), messages };
+        let done = process::run(command, COMPILER_LIMITS, self.stop).map_err(|error| match error {
+            RunError::System(source) => ExternalError::NoCompiler { program: program(), source },
+            RunError::Interrupted => ExternalError::Interrupted,
+            RunError::Timeout { .. } => refused(error.to_string()),
+        });
+        let Output { status, stderr, .. } = done?;
         let messages = shortened(&String::from_utf8_lossy(&stderr));
         if status.success() {
-            return Ok(messages);
+            Ok(messages)
+        } else {
+            Err(refused(if messages.is_empty() { format!("{status}") } else { messages }))
         }
-        let messages = if messages.is_empty() { format!("{status}") } else { messages };
-        Err(ExternalError::Compile { path: source.path.clone(), program, messages })
     }
 }
 

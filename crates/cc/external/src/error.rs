@@ -12,6 +12,8 @@ pub enum Class {
     BadInput,
     /// The file may be right; this host lacks something.
     HostCannot,
+    /// The user stopped it.
+    Interrupted,
 }
 
 /// Error of compiling, checking or loading an algorithm. Nothing has been registered.
@@ -197,6 +199,9 @@ pub enum ExternalError {
         /// The cause.
         problem: String,
     },
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
     /// A file that was to be written is there.
     #[error("{}: it exists; remove it, or give another NAME or folder", path.display())]
     Exists {
@@ -222,6 +227,7 @@ impl ExternalError {
             | Self::Load { .. }
             | Self::Check { .. }
             | Self::Write { .. } => Class::HostCannot,
+            Self::Interrupted => Class::Interrupted,
             _ => Class::BadInput,
         }
     }

@@ -257,6 +257,39 @@ fn crashes_and_broken_rules_are_named() {
     assert!(error.contains("decisions are known ones"), "{error}");
 }
 
+/// A hook that makes system calls can end its process, which is no fault of the host.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn hooks_that_end_the_process_are_named() {
+    let exit = "#ifndef __bpf__\nunsigned long call = 231;\n__asm__ volatile(\"syscall\" : \"+a\"(call) : \"D\"(0) : \"rcx\", \"r11\", \
+                \"memory\");\n#endif";
+    let error = refusal("mine", &with_growth("mine", exit));
+    assert!(error.contains("it ends its process") && error.contains("mine_on_grow"), "{error}");
+}
+
+/// A mount that runs no programs is a fault of the host.
+#[test]
+fn temporary_files_that_cannot_be_run_are_named() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can mount");
+        return;
+    }
+    let dir = folder();
+    fs::write(dir.path().join("mylia.c"), copy_of_lia("mylia")).unwrap();
+    fs::create_dir(dir.path().join("noexec")).unwrap();
+    let script = "mount -t tmpfs -o noexec,mode=755 none noexec && export TMPDIR=$PWD/noexec && exec \"$@\"";
+    let done = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(assert_cmd::cargo::cargo_bin("vmcc"))
+        .args(["algorithm", "check", "mylia.c"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(3) && error.contains("set TMPDIR"), "{error}");
+    assert_eq!(error.matches("mylia.c").count(), 1, "{error}");
+}
+
 #[test]
 fn vectors_beside_the_file_are_run() {
     let dir = folder();
@@ -267,6 +300,7 @@ fn vectors_beside_the_file_are_run() {
     assert!(code == 0 && checked["vectors"].as_u64().unwrap() > 5, "{checked}");
     fs::write(dir.path().join("mylia.csv"), vectors.replace("0.025,", "0.026,")).unwrap();
     let error = refused(dir.path(), &["algorithm", "check", "mylia.c"], 2);
+    assert!(error.contains("mylia.csv: ") && !error.contains("mylia.c:"), "{error}");
     assert!(error.contains("line 4") && error.contains("0.026") && error.contains("vectors"), "{error}");
     fs::write(dir.path().join("mylia.csv"), "nonsense").unwrap();
     assert!(refused(dir.path(), &["algorithm", "check", "mylia.c"], 2).contains("case,do,with"));

@@ -130,6 +130,64 @@ fn a_termination_signal_is_an_interrupt_too() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
 }
 
+/// Starts the check of an algorithm with a compiler that never ends; returns it, and that compiler's number.
+#[cfg(target_os = "linux")]
+fn start_endless_check(dir: &Path) -> (Child, String) {
+    fs::write(dir.join("mylia.c"), copy_of_lia("mylia")).unwrap();
+    fs::create_dir(dir.join("tmp")).unwrap();
+    let (compiler, started) = (dir.join("cc"), dir.join("started"));
+    fs::write(&compiler, "echo $$ >started.part && mv started.part started && exec sleep 1000\n").unwrap();
+    let child = Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
+        .args(["algorithm", "check", "mylia.c"])
+        .current_dir(dir)
+        .env("CC", format!("sh {}", compiler.display()))
+        .env("TMPDIR", dir.join("tmp"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the compiler's start", || started.exists());
+    (child, fs::read_to_string(started).unwrap().trim().to_owned())
+}
+
+#[cfg(target_os = "linux")]
+fn wait_for(name: &str, mut reached: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !reached() {
+        assert!(began.elapsed() < Duration::from_secs(300), "{name}: not reached");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// True if no process of that number runs: there is none, or it waits to be reaped.
+#[cfg(target_os = "linux")]
+fn is_gone(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn interrupted_check_of_an_algorithm_leaves_nothing() {
+    let dir = folder();
+    let (child, compiler) = start_endless_check(dir.path());
+    signal(&child, "TERM");
+    let ended = child.wait_with_output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{message}");
+    assert!(names(&dir.path().join("tmp")).is_empty(), "{:?}", names(&dir.path().join("tmp")));
+    assert!(is_gone(&compiler));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn killed_check_of_an_algorithm_ends_its_compiler() {
+    let dir = folder();
+    let (mut child, compiler) = start_endless_check(dir.path());
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    wait_for("the compiler's end", || is_gone(&compiler));
+}
+
 #[test]
 fn resumed_run_needs_the_code_of_the_algorithm_that_it_began_with() {
     let dir = folder();
