@@ -82,6 +82,12 @@ pub enum ExternalError {
         /// The owner or mode, with the remedy.
         problem: String,
     },
+    /// The folder of temporary files is missing, full or another user's.
+    #[error("the folder of temporary files cannot be used: {source}; set TMPDIR to another folder")]
+    TemporaryFolder {
+        /// The cause.
+        source: Box<ExternalError>,
+    },
     /// There is no C compiler.
     #[error(
         "the C compiler `{program}` cannot be started ({source}); install one (Debian: `apt install gcc libc6-dev`), or set CC to one"
@@ -222,7 +228,8 @@ impl ExternalError {
     /// Class of the error.
     pub fn class(&self) -> Class {
         match self {
-            Self::NoCompiler { .. }
+            Self::TemporaryFolder { .. }
+            | Self::NoCompiler { .. }
             | Self::Object { .. }
             | Self::Load { .. }
             | Self::Check { .. }

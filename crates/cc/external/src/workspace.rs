@@ -38,6 +38,10 @@ impl Workspace {
     /// # Errors
     /// It cannot be written, or others could replace it.
     pub fn new(source: &Source) -> Result<Self, ExternalError> {
+        Self::make(source).map_err(|error| ExternalError::TemporaryFolder { source: Box::new(error) })
+    }
+
+    fn make(source: &Source) -> Result<Self, ExternalError> {
         let parent = trust::check(&std::env::temp_dir())?;
         let failed = |path: &Path| {
             let path = path.to_owned();

@@ -325,7 +325,7 @@ fn compilers_are_named_if_they_are_missing_or_unusable() {
     let (code, error) = check("CC", "cc -DCC_MAX_PATHS_ -std=c11");
     assert!(code == 0, "arguments of CC are its own: {error}");
     let (code, error) = check("TMPDIR", "/nonexistent");
-    assert!(code != 0 && error.contains("/nonexistent"), "{error}");
+    assert!(code == 3 && error.contains("/nonexistent: ") && error.contains("set TMPDIR"), "{error}");
 }
 
 /// The folder of temporary files must not be another user's.
@@ -343,7 +343,8 @@ fn folders_that_others_may_write_are_refused() {
         (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
     };
     let (code, error) = in_shared("mylia.c");
-    assert!(code == 2 && error.contains("shared: other users may write it"), "{error}");
+    assert!(code == 3 && error.contains("shared: other users may write it"), "{error}");
+    assert!(error.contains("set TMPDIR"), "{error}");
     mode(&shared, 0o1777);
     assert_eq!(in_shared("mylia.c").0, 0);
     assert!(names(&shared).is_empty(), "the private folder is removed: {:?}", names(&shared));
