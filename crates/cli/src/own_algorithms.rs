@@ -29,7 +29,8 @@ pub(crate) fn load(files: &[PathBuf], ui: &Ui) -> Result<Vec<External>, Failure>
 /// Compiles them for the kernel as well.
 #[cfg(feature = "kernel")]
 pub(crate) fn compile(own: &[External]) -> Result<(), Failure> {
-    own.iter().try_for_each(|own| vmcc_bpf::compile(&own.source)).map_err(compile_failure)
+    let compile = |own: &External| vmcc_bpf::compile(&own.source, interrupt::flag());
+    own.iter().try_for_each(compile).map_err(compile_failure)
 }
 
 /// Options with which a process of this program has the same algorithms, without compiling them.
@@ -48,6 +49,7 @@ pub(crate) fn library_options(own: &[External]) -> Vec<String> {
 pub(crate) fn compile_failure(error: vmcc_bpf::CompileError) -> Failure {
     match error {
         vmcc_bpf::CompileError::Refused { .. } => Failure::usage(error),
+        vmcc_bpf::CompileError::Workspace(error) => external_failure(&error),
         other => Failure::host(other),
     }
 }

@@ -31,10 +31,11 @@ pub(crate) struct Compiler {
     stop: &'static AtomicBool,
 }
 
-/// An object file, and the compiler's warnings.
+/// An object file, the compiler's warnings, and the files that were included.
 pub(crate) struct Object {
     pub(crate) path: PathBuf,
     pub(crate) warnings: String,
+    pub(crate) included: Vec<PathBuf>,
 }
 
 impl Compiler {
@@ -84,13 +85,19 @@ impl Compiler {
             }
             Purpose::Use => drop(command.arg("-O2")),
         }
-        command.arg("-iquote").arg(&source.folder).arg("-I").arg(workspace.include());
+        // A header beside the file hides none of vmcc's.
+        command.arg("-iquote").arg(workspace.include()).arg("-iquote").arg(&source.folder);
+        command.arg("-I").arg(workspace.include());
         command.arg("-MD").arg("-MF").arg(&dependencies).arg("-c").arg(unit).arg("-o").arg(&path);
         let warnings = self.run(&mut command, source)?;
-        for header in dependencies_of(&dependencies)? {
-            trust::check_for_root(&header)?;
-        }
-        Ok(Object { path, warnings })
+        // A program that is no compiler succeeds as well.
+        path.metadata().map_err(|error| ExternalError::Object {
+            path: source.path.clone(),
+            program: self.program().to_owned(),
+            problem: error.to_string(),
+        })?;
+        let included = check_included(&dependencies)?;
+        Ok(Object { path, warnings, included })
     }
 
     /// Links an object into a shared one.
@@ -145,13 +152,17 @@ pub fn shortened(messages: &str) -> String {
     text
 }
 
-/// Files that a rule of make (`-MD`) lists as prerequisites.
-fn dependencies_of(rule: &Path) -> Result<Vec<PathBuf>, ExternalError> {
+/// Resolves the files that a compiler has included, which the rule that it wrote (`-MD`) lists.
+///
+/// # Errors
+/// The rule cannot be read. For root: another user could have written one of the files.
+pub fn check_included(rule: &Path) -> Result<Vec<PathBuf>, ExternalError> {
     let bytes =
         std::fs::read(rule).map_err(|source| ExternalError::Write { path: rule.to_owned(), source })?;
-    Ok(prerequisites(&bytes))
+    prerequisites(&bytes).iter().map(|file| trust::check_for_root(file)).collect()
 }
 
+/// Prerequisites of a rule of make.
 fn prerequisites(rule: &[u8]) -> Vec<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let mut words: Vec<Vec<u8>> = vec![Vec::new()];

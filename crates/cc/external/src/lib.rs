@@ -23,7 +23,7 @@ mod trust;
 mod workspace;
 
 pub use check::{Checker, Passed, worker};
-pub use compile::shortened;
+pub use compile::{check_included, shortened};
 pub use error::{Class, ExternalError};
 pub use process::{COMPILER_LIMITS, Limits, RunError, run};
 pub use source::Source;
@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 use vmcc_cc::Algorithm;
 use vmcc_config::ReadError;
 
-/// Bytes of a vector file.
-const MAX_VECTOR_BYTES: u64 = 1 << 20;
+/// Bytes of a vector file, or of a header.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// An algorithm that was loaded from a user's file.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub struct External {
     pub algorithm: Algorithm,
     /// The file.
     pub source: Source,
+    /// Headers (`.h`) in the folder of the file that it includes: name and content.
+    pub headers: Vec<(String, Vec<u8>)>,
     /// Extent of the check.
     pub passed: Passed,
     /// The compiler's warnings; empty without.
@@ -83,8 +85,9 @@ pub fn load(file: &Path, checker: &Checker) -> Result<External, ExternalError> {
     let passed = checker.run(&source, workspace.path())?;
     let used = compiler.object(&source, &workspace, &unit, Purpose::Use)?;
     let library = compiler.link(&source, &used.path)?;
+    let headers = headers_beside(&source, &used.included)?;
     let algorithm = library::register(&source, &library)?;
-    Ok(External { algorithm, source, passed, warnings: used.warnings, library, _workspace: workspace })
+    Ok(External { algorithm, source, headers, passed, warnings: used.warnings, library, _workspace: workspace })
 }
 
 /// Registers the algorithm of a file whose shared object another process has made and checked ([`External::library`]).
@@ -96,11 +99,26 @@ pub fn load_compiled(file: &Path, library: &Path) -> Result<Algorithm, ExternalE
     library::register(&Source::read(file)?, library)
 }
 
+/// Reads those of the included files that are headers beside the file.
+fn headers_beside(source: &Source, included: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>, ExternalError> {
+    let beside = |path: &&PathBuf| {
+        path.parent() == Some(&*source.folder) && path.extension().is_some_and(|extension| extension == "h")
+    };
+    let mut headers = Vec::new();
+    for path in included.iter().filter(beside) {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let content = vmcc_config::read_regular(path, MAX_FILE_BYTES)
+            .map_err(|source| ExternalError::Read { path: path.clone(), source })?;
+        headers.push((name.to_owned(), content));
+    }
+    Ok(headers)
+}
+
 /// Copies the vectors beside the file, if there are any.
 fn copy_vectors(source: &Source, workspace: &Workspace) -> Result<(), ExternalError> {
     let path = source.path.with_extension("csv");
     let failed = |source| ExternalError::Read { path: path.clone(), source };
-    let bytes = match vmcc_config::read_regular(&path, MAX_VECTOR_BYTES) {
+    let bytes = match vmcc_config::read_regular(&path, MAX_FILE_BYTES) {
         Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         read => read.map_err(failed)?,
     };

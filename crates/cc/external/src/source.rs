@@ -64,9 +64,14 @@ impl Source {
             .map_err(|source| ExternalError::Taken { path: self.path.clone(), source })
     }
 
-    /// Its text, for a file that includes it: messages have its own path and lines.
-    pub fn included(&self) -> String {
-        let quoted = self.path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+    /// Name of the file, without its folder.
+    pub fn file_name(&self) -> String {
+        format!("{}.c", self.entry.name)
+    }
+
+    /// Its text, for a file that includes it: messages have this file's name and lines.
+    pub fn included_as(&self, name: &Path) -> String {
+        let quoted = name.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
         format!("#line 1 \"{quoted}\"\n{}\n", self.text)
     }
 }

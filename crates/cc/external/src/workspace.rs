@@ -139,7 +139,7 @@ pub(crate) fn native_unit(source: &Source) -> String {
     write!(
         unit,
         "{}#line 1 \"end of the file\"\n#include \"external.h\"\nCC_EXTERNAL({});\n",
-        source.included(),
+        source.included_as(&source.path),
         source.entry.name
     )
     .expect("writing to a string");

@@ -4,6 +4,8 @@ use super::algorithms::Entry;
 use crate::args::AlgorithmAction;
 use crate::failure::{Exit, Failure, external_failure};
 #[cfg(feature = "kernel")]
+use crate::interrupt;
+#[cfg(feature = "kernel")]
 use crate::own_algorithms::compile_failure;
 use crate::own_algorithms::load;
 use crate::ui::Ui;
@@ -77,7 +79,7 @@ fn kernel_build(own: &External) -> Result<Result<usize, String>, Failure> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(Err("run it as root".to_owned()));
     }
-    match vmcc_bpf::compile(&own.source) {
+    match vmcc_bpf::compile(&own.source, interrupt::flag()) {
         Err(error @ (CompileError::NoClang { .. } | CompileError::Start { .. })) => {
             return Ok(Err(error.to_string()));
         }

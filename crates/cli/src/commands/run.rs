@@ -59,11 +59,19 @@ impl Prepared {
         Ok((summary, text))
     }
 
-    /// Files that the results keep: the scenario, and the user's own algorithms.
+    /// Files that the results keep: the scenario, the user's own algorithms, and the headers beside them. Of two headers with one name, that
+    /// of the first algorithm.
     fn inputs(&self) -> Vec<(String, &[u8])> {
-        let algorithm = |own: &External| format!("{}.c", own.algorithm);
-        let algorithms = self.algorithms.iter().map(|own| (algorithm(own), own.source.text.as_bytes()));
-        [(SCENARIO_FILE.to_owned(), self.document.text().as_bytes())].into_iter().chain(algorithms).collect()
+        let mut files = vec![(SCENARIO_FILE.to_owned(), self.document.text().as_bytes())];
+        for own in &self.algorithms {
+            files.push((own.source.file_name(), own.source.text.as_bytes()));
+            for (name, content) in &own.headers {
+                if files.iter().all(|(there, _)| there != name) {
+                    files.push((name.clone(), content.as_slice()));
+                }
+            }
+        }
+        files
     }
 
     /// The command that repeats it, as its results have it.

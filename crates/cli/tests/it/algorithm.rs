@@ -145,7 +145,23 @@ fn headers_beside_the_file_are_found() {
     let text = with_growth("mine", "GROW(ev, self, out);")
         .replace("\"coupling.h\"", "\"coupling.h\"\n#include \"growth.h\"");
     fs::write(place.join("mine.c"), text).unwrap();
+    // One that is called like one of vmcc's hides it from none.
+    for name in ["host.h", "shared.h", "coupling.h"] {
+        fs::write(place.join(name), "#error not this one\n").unwrap();
+    }
     assert_eq!(json(dir.path(), &["algorithm", "check", "a folder/mine.c"]).0, 0);
+    // The results can be made again from what they keep.
+    let run = ["run", "two.toml", "--engine", "sim", "--set", "cc=lia,mine", "--runs", "1"];
+    let with = |file: &str, out: &str| {
+        let (code, document) = json(dir.path(), &[&run[..], &["--algorithm", file, "--out", out]].concat());
+        assert_eq!(code, 0, "{document}");
+        document["cases"].clone()
+    };
+    let first = with("a folder/mine.c", "first");
+    assert!(!dir.path().join("first/host.h").exists());
+    assert_eq!(with("first/mine.c", "second"), first);
+    fs::remove_file(dir.path().join("first/growth.h")).unwrap();
+    assert!(refused(dir.path(), &["algorithm", "check", "first/mine.c"], 2).contains("growth.h"));
 }
 
 /// The dynamic linker writes them, once.
@@ -321,7 +337,7 @@ fn compilers_are_named_if_they_are_missing_or_unusable() {
     assert!(code == 3 && error.contains("`cc` cannot be started"), "{error}");
     // A compiler that succeeds and makes nothing.
     let (code, error) = check("CC", "true");
-    assert!(code == 3, "{error}");
+    assert!(code == 3 && error.contains("`true`") && error.contains("set CC to gcc"), "{error}");
     let (code, error) = check("CC", "cc -DCC_MAX_PATHS_ -std=c11");
     assert!(code == 0, "arguments of CC are its own: {error}");
     let (code, error) = check("TMPDIR", "/nonexistent");

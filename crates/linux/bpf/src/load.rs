@@ -111,7 +111,12 @@ impl Loaded {
         let pid = other.holder().unwrap_or(0);
         if other.config.build != Object::of(algorithm).build {
             let remedy = "stop it, or take it down with `vmcc down`";
-            return taken(format!("another build of vmcc ({})", holder(pid)), remedy);
+            let build = if algorithm.build().is_some() {
+                "another version of its file, or one that another clang compiled"
+            } else {
+                "another build of vmcc"
+            };
+            return taken(format!("{build} ({})", holder(pid)), remedy);
         }
         if other.config.params.v != *params.raw() {
             let remedy = if pid == 0 { "take it down with `vmcc down`" } else { "wait until that is done" };

@@ -54,13 +54,17 @@ fn root_own_file_is_loaded_selected_and_taken_down() {
     assert!(available().contains("mp_kown"), "{}", available());
     let (code, status) = json(dir.path(), &["status"]);
     assert!(code == 0 && status.to_string().contains("mp_kown"), "{status}");
-    // The same file joins, another file of that name does not.
-    assert_eq!(json(dir.path(), &["up", "./kown.c", "--set", "kown.gain=0.5"]).0, 0);
+    // The same file joins by any path, another file of that name does not.
+    let absolute = dir.path().join("kown.c");
+    for file in ["./kown.c", "kown.c", absolute.to_str().unwrap()] {
+        let (code, up) = json(dir.path(), &["up", file, "--set", "kown.gain=0.5"]);
+        assert_eq!(code, 0, "{file}: {up}");
+    }
     let other =
         fs::read_to_string(dir.path().join("kown.c")).unwrap().replace("congestions++", "congestions += 2");
     fs::write(dir.path().join("kown.c"), other).unwrap();
     let message = refused(dir.path(), &["up", "./kown.c"], 3);
-    assert!(message.contains("mp_kown is already registered"), "{message}");
+    assert!(message.contains("mp_kown is already registered by another version of its file"), "{message}");
     assert_eq!(output(dir.path(), &["down"]).status.code(), Some(0));
     assert!(!available().contains("mp_kown"), "{}", available());
 }
@@ -115,6 +119,8 @@ fn root_clang_that_is_missing_or_refuses_is_named() {
     };
     let (code, error) = up("/nonexistent/clang");
     assert!(code == 3 && error.contains("/nonexistent/clang") && error.contains("install clang"), "{error}");
+    let (code, error) = up("true");
+    assert!(code == 3 && error.contains("`true`") && error.contains("set CLANG"), "{error}");
     let file = dir.path().join("kown.c");
     let text = fs::read_to_string(&file).unwrap();
     // Only the kernel's build sees it.
