@@ -11,7 +11,7 @@ use crate::ui::{Ui, counted};
 use serde_json::Value;
 use vmcc_agent::{HostStatus, Lingering};
 use vmcc_bpf::Status;
-use vmcc_cc::{MAX_PATHS, Params};
+use vmcc_cc::{Algorithm, MAX_PATHS, Params};
 use vmcc_system::diag::Subflow;
 
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
@@ -140,7 +140,7 @@ fn text(all: &[Status], sockets: &[Subflow]) -> String {
                 Some(pid) => format!("process {pid}"),
                 None => "not seen from here".to_owned(),
             },
-            if one.same_build { "this".to_owned() } else { "another".to_owned() },
+            build(one).to_owned(),
             one.connections.map_or_else(|| "-".to_owned(), |count| count.to_string()),
             format!("{}, {} with ECN", here().count(), here().filter(|s| s.ecn).count()),
             one.counters.map_or_else(|| "-".to_owned(), |counters| counters.without_ecn.to_string()),
@@ -153,6 +153,15 @@ fn text(all: &[Status], sockets: &[Subflow]) -> String {
     }
     let said = all.iter().flat_map(|one| [shortage(one), beyond(one)]).flatten();
     table::render(&lines) + &said.map(|line| format!("\n{line}")).collect::<String>()
+}
+
+/// Origin of a loaded program. Only the registry's can be compared with this program's own.
+fn build(one: &Status) -> &'static str {
+    match Algorithm::by_name(&one.kernel_name) {
+        Ok(_) if one.same_build => "this",
+        Ok(_) => "another",
+        Err(_) => "own file",
+    }
 }
 
 /// Paths of connections with more paths than can be coupled.
@@ -175,4 +184,28 @@ fn shortage(one: &Status) -> Option<String> {
         counted(found.uncoupled, "path"),
         counted(found.requests_lost, "request")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_files_are_no_other_build_of_vmcc() {
+        let of = |kernel_name: &str, same_build| {
+            let kernel_name = kernel_name.to_owned();
+            build(&Status {
+                kernel_name,
+                kept: true,
+                owner_pid: None,
+                orphaned: false,
+                same_build,
+                connections: None,
+                counters: None,
+                shortage: None,
+                parameters: None,
+            })
+        };
+        assert_eq!([of("mp_lia", true), of("mp_lia", false), of("mp_mylia", false)], ["this", "another", "own file"]);
+    }
 }

@@ -107,7 +107,7 @@ fn build(source: &Source, stop: &AtomicBool) -> Result<Object, CompileError> {
     })
 }
 
-fn write_folder(path: PathBuf, files: &[(&str, &str)]) -> Result<PathBuf, CompileError> {
+fn write_folder<'a>(path: PathBuf, files: &[(&'a str, &'a str)]) -> Result<PathBuf, CompileError> {
     match write_files(&path, files.iter().copied()) {
         Ok(()) => Ok(path),
         Err(source) => Err(CompileError::File { path, source }),

@@ -54,6 +54,8 @@ fn root_own_file_is_loaded_selected_and_taken_down() {
     assert!(available().contains("mp_kown"), "{}", available());
     let (code, status) = json(dir.path(), &["status"]);
     assert!(code == 0 && status.to_string().contains("mp_kown"), "{status}");
+    let table = String::from_utf8(output(dir.path(), &["status"]).stdout).unwrap();
+    assert!(table.lines().any(|line| line.contains("mp_kown") && line.contains("own file")), "{table}");
     // The same file joins by any path, another file of that name does not.
     let absolute = dir.path().join("kown.c");
     for file in ["./kown.c", "kown.c", absolute.to_str().unwrap()] {
