@@ -112,7 +112,10 @@ impl Checker {
         };
         let Some((status, stderr)) = ended else {
             let limit = LIMITS.time.as_secs();
-            return broken(path(), format!("it waits and does not end within {limit} s; a hook calls nothing of the system"));
+            return broken(
+                path(),
+                format!("it waits and does not end within {limit} s; a hook calls nothing of the system"),
+            );
         };
         match (status.signal(), result) {
             (Some(signal), _) => broken(path(), crash(signal)),

@@ -87,7 +87,15 @@ pub fn load(file: &Path, checker: &Checker) -> Result<External, ExternalError> {
     let library = compiler.link(&source, &used.path)?;
     let headers = headers_beside(&source, &used.included)?;
     let algorithm = library::register(&source, &library)?;
-    Ok(External { algorithm, source, headers, passed, warnings: used.warnings, library, _workspace: workspace })
+    Ok(External {
+        algorithm,
+        source,
+        headers,
+        passed,
+        warnings: used.warnings,
+        library,
+        _workspace: workspace,
+    })
 }
 
 /// Registers the algorithm of a file whose shared object another process has made and checked ([`External::library`]).

@@ -206,6 +206,9 @@ mod tests {
                 parameters: None,
             })
         };
-        assert_eq!([of("mp_lia", true), of("mp_lia", false), of("mp_mylia", false)], ["this", "another", "own file"]);
+        assert_eq!(
+            [of("mp_lia", true), of("mp_lia", false), of("mp_mylia", false)],
+            ["this", "another", "own file"]
+        );
     }
 }

@@ -131,7 +131,8 @@ impl Build<'_> {
         command.args(clang::OPTIONS).args(clang::defines(&self.source.entry, Path::new(UNIT)));
         // The last one that fits holds, also where the folder of temporary files is in that of the file.
         command.arg(unnamed(&self.source.folder)).arg(unnamed(folder));
-        let includes = ["kernel/cc", "kernel/shared", "include", "kernel"].map(|include| folder.join(include));
+        let includes =
+            ["kernel/cc", "kernel/shared", "include", "kernel"].map(|include| folder.join(include));
         // A header beside the file hides none of vmcc's.
         for quoted in [folder].into_iter().chain(includes.iter().map(PathBuf::as_path)) {
             command.arg("-iquote").arg(quoted);
@@ -160,7 +161,8 @@ impl Build<'_> {
 
     fn run(&self, command: &mut Command) -> Result<(), CompileError> {
         let clang = || self.clang.clone();
-        let refused = |messages| CompileError::Refused { path: self.source.path.clone(), clang: clang(), messages };
+        let refused =
+            |messages| CompileError::Refused { path: self.source.path.clone(), clang: clang(), messages };
         let output = run(command, COMPILER_LIMITS, self.stop).map_err(|error| match error {
             RunError::System(source) => CompileError::Start { clang: clang(), source },
             RunError::Interrupted => ExternalError::Interrupted.into(),
