@@ -295,7 +295,7 @@ fn temporary_files_that_cannot_be_run_are_named() {
     fs::create_dir(dir.path().join("noexec")).unwrap();
     let script = "mount -t tmpfs -o noexec,mode=755 none noexec && export TMPDIR=$PWD/noexec && exec \"$@\"";
     let done = std::process::Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, "sh"])
+        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
         .arg(assert_cmd::cargo::cargo_bin("vmcc"))
         .args(["algorithm", "check", "mylia.c"])
         .current_dir(dir.path())
