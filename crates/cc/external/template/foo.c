@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* clang-format off */
 /* vmcc
- * title = "Foo: all paths together grow as one TCP connection"
+ * title = "FOO: all paths together grow as one TCP connection"
  * source = "Wischik et al., NSDI 2011: SEMICOUPLED"
  * coupled = true
  * needs_ecn = false
