@@ -48,13 +48,13 @@ compiler() {
 
 one-cpu() { taskset -p -c 0 "$BASHPID" >/dev/null; }
 
-mkdir -p "$results" || exit
 for condition in "${@:-${conditions[@]}}"; do
 	if [[ " ${conditions[*]} " != *" $condition "* ]]; then
 		echo "unknown condition \"$condition\"; there are: ${conditions[*]}" >&2
 		exit 2
 	fi
 done
+mkdir -p "$results" || exit
 
 failed=0
 for condition in "${@:-${conditions[@]}}"; do

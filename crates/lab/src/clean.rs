@@ -43,7 +43,7 @@ pub struct Busy {
 /// Runs whose owner is alive are left alone.
 ///
 /// # Errors
-/// When a leftover exists and cannot be removed; the ones before it are removed.
+/// A leftover exists and cannot be removed; the ones before it are removed.
 pub fn clean() -> Result<Cleaned, Error> {
     registry::folder()?.map_or_else(|| Ok(Cleaned::default()), |folder| clean_in(&folder))
 }

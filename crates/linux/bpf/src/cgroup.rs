@@ -5,6 +5,7 @@
 //! path; one that was removed and made again under the same path is another one, which its number tells.
 
 use crate::bpffs;
+use crate::clang::fingerprint;
 use crate::error::ControlError;
 use crate::objects::{self, Log};
 use crate::shared::algorithm;
@@ -172,9 +173,7 @@ fn prefix(cgroup: &str) -> String {
 
 /// Of a path, the same in every build.
 pub(crate) fn hash(cgroup: &str) -> u64 {
-    cgroup
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    fingerprint(cgroup.as_bytes())
 }
 
 /// Those of a cgroup, and of earlier ones of its path, with their names.

@@ -58,7 +58,7 @@ pub(crate) fn find() -> Option<String> {
     CLANGS.into_iter().find(works).map(str::to_owned)
 }
 
-/// FNV-1a: tells builds of an algorithm apart, nothing more.
+/// FNV-1a: tells builds of an algorithm, or paths of cgroups, apart; nothing more.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes
         .iter()
