@@ -23,6 +23,14 @@ MOOD = re.compile(r"(?<![A-Za-z])(?<!CC_P_DRIZZLE_)(?:PATIENCE|GLANCE|FAREWELL|S
 WH_OPENING = re.compile(r"\s*(?://[/!]|/\*|\*)\s?(?:What|Who|Whose|Whom|Where|Whether|How|Why|When)\b")
 # Phrases that have a field term or a plainer word.
 PHRASE = re.compile(r"\b(?:anew|so many|whoever|is let go|are let go|is told|are told|who asks)\b", re.IGNORECASE)
+# Names of tests that are riddles: a test is named `subject_verb_condition`.
+TEST_ATTRIBUTE = re.compile(r"\s*#\[(?:tokio::)?test\b")
+TEST_NAME = re.compile(r"\s*(?:async )?fn (\w+)")
+RIDDLE = re.compile(
+    r"(?:^|_)(?:what|who|whom|whose|whatever|whoever|nobody|somebody|anew|told|spoken)(?:_|$)"
+    r"|^(?:root_|timeless_|guest_|on_linux_)?(?:a|an|the)_"
+)
+LONG_TEST_NAME = 70
 # Words of a sentence in a document, above which it needs a reason.
 LONG_SENTENCE = 30
 
@@ -51,9 +59,9 @@ def sentences(text):
 
 def findings():
     """For each kind of finding, its places."""
-    found = {"mood_names": [], "wh_openings": [], "phrases": [], "long_sentences": []}
+    found = {"mood_names": [], "wh_openings": [], "phrases": [], "long_sentences": [], "test_names": []}
     for name, text in tracked(".rs", ".c", ".h"):
-        comment_before = False
+        comment_before = is_test = False
         for number, line in enumerate(text.split("\n"), 1):
             place = f"{name}:{number}: {line.strip()}"
             found["mood_names"] += [place] * len(MOOD.findall(line))
@@ -61,6 +69,11 @@ def findings():
             if is_comment and not comment_before and WH_OPENING.match(line):
                 found["wh_openings"].append(place)
             comment_before = is_comment and line.strip() != "/*"
+            is_test = is_test or TEST_ATTRIBUTE.match(line) is not None
+            if is_test and (function := TEST_NAME.match(line)):
+                is_test = False
+                if RIDDLE.search(function[1]) or len(function[1]) > LONG_TEST_NAME:
+                    found["test_names"].append(place)
     for name, text in tracked(".md"):
         if is_document(name):
             for sentence in sentences(text):

@@ -8,7 +8,8 @@
 Each test runs four times: without and with the edit, alone and beside two busy loops. A table goes to standard output. Results are
 kept in target/regressions; a second call continues after the last one, until the commit changes. DIR is a work tree without
 changes, whose files are edited and restored (default: target/regressions/tree, made from the current commit). Tests that load
-algorithms hold a lock on FILE. --check only looks whether each edit still applies. Exit codes: 0 every edit was noticed and no test failed without one, 1 otherwise, 2 wrong use.
+algorithms hold a lock on FILE. --check only looks whether each edit still applies and each test exists. Exit codes: 0 every edit was noticed and
+no test failed without one, 1 otherwise, 2 wrong use.
 """
 
 import argparse
@@ -148,6 +149,9 @@ def main():
     if options.check:
         for entry in table:
             unedited(ROOT, entry)
+            function = "fn " + entry["test"].rpartition("::")[2] + "("
+            if subprocess.run(["git", "-C", ROOT, "grep", "--quiet", "--fixed-strings", function, "--", "*.rs"]).returncode:
+                sys.exit(f'regressions: {entry["name"]}: no test {entry["test"]}; correct its name in regressions.toml')
         return 0
     unknown = set(options.names) - {entry["name"] for entry in table}
     if unknown:

@@ -63,7 +63,7 @@ try_upgrade() {
 	[ "$(id -u)" = 0 ] || refuse "the upgrade is tried as root; run this as root, or publish nothing"
 	VMCC_NEW_PACKAGE=$(realpath "$folder"/vmcc_"$version"_*.deb) VMCC_OLD_PACKAGE=$previous \
 		cargo test --locked --workspace --features "vmcc/kernel,vmcc/root-tests,vmcc-lab/root-tests" \
-		--test root -- root_the_package_is_installed_upgraded_removed_and_purged
+		--test root -- root_package_is_installed_upgraded_removed_and_purged
 }
 
 check

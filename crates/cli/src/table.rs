@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stay_whole() {
+    fn words_are_not_broken() {
         let mut table = plain(&["METRIC", "UNIT", "OVER", "MEANING"]);
         table.add_row(["subflows_closed_by_path_manager", "1", "run", &"a window, unfinished ".repeat(9)]);
         let text = within(&table, 1, 80);

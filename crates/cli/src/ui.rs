@@ -178,7 +178,7 @@ mod tests {
     use super::{counted, harmless};
 
     #[test]
-    fn nouns_follow_their_count() {
+    fn nouns_agree_with_their_count() {
         assert_eq!(
             [0_usize, 1, 2].map(|count| counted(count, "socket")),
             ["0 sockets", "1 socket", "2 sockets"]
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_commands_the_terminal() {
+    fn control_characters_are_escaped() {
         assert_eq!(harmless("\x1b]0;evil\x07 \u{9b}31m\r"), "\\u001b]0;evil\\u0007 \\u009b31m\\u000d");
         assert_eq!(harmless("two\n\tlines of größe"), "two\n\tlines of größe");
     }

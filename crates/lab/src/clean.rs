@@ -118,7 +118,7 @@ mod tests {
     use crate::registry::{ProcessId, Record};
 
     #[test]
-    fn records_of_dead_runs_are_removed_and_other_files_neither_read_nor_waited_for() {
+    fn clean_removes_records_of_dead_runs_and_ignores_other_files() {
         let temporary = tempfile::tempdir().unwrap();
         let at = |name: &str| temporary.path().join("vmcc").join(name);
         let folder = || Folder::make(temporary.path().to_str().unwrap(), "vmcc").unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn busy_time_leaves_out_idle_and_waiting() {
+    fn busy_time_excludes_idle_and_iowait() {
         assert_eq!(parse("cpu  1 2 4 100 100 8 16 0 0 0\ncpu0 1 1 1\n"), Some(31));
         assert_eq!(parse("cpu  1 2 4"), None);
         assert_eq!(parse(""), None);
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_used_follows_its_name_whatever_that_is() {
+    fn process_cpu_time_is_parsed_after_any_name() {
         assert_eq!(parse_process("7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 1"), Some(110));
         assert_eq!(parse_process("7 (a S 1"), None);
         assert!(used_by(std::process::id() as i32).is_some() && used_by(-1).is_none());
     }
 
     #[test]
-    fn who_shares_a_processor_waits_for_it() {
+    fn runnable_wait_time_is_measured() {
         assert_eq!(parse_thread("500 70 3\n"), Some(70));
         assert_eq!(parse_thread("500"), None);
         assert_eq!(waited_by(u32::MAX), Duration::ZERO);

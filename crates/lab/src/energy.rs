@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn joules_of_all_packages_are_added_also_when_a_counter_comes_round() {
+    fn package_joules_are_summed_across_counter_wraps() {
         let root = machine();
         let mut rapl = Rapl::open(root.path()).unwrap();
         assert_eq!(rapl.energy(), Some(Energy { package_j: 0.0, dram_j: Some(0.0) }));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_what_was_used_within_it() {
+    fn window_counts_its_own_joules_only() {
         let root = machine();
         let mut window = Window::new(root.path(), Duration::from_secs(1), Duration::from_secs(4));
         for (second, counter_uj) in [(0, 3), (1, 10), (2, 20), (3, 30), (4, 40), (5, 100)] {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_counters_has_no_joules_and_says_why() {
+    fn missing_energy_counters_are_explained() {
         let root = tempfile::tempdir().unwrap();
         let absent = Rapl::open(&root.path().join("powercap")).unwrap_err();
         assert!(absent.to_string().contains("powercap has no zone"), "{absent}");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_are_lost_meanwhile_leave_no_joules() {
+    fn counters_lost_during_a_run_give_no_joules() {
         let root = machine();
         let mut window = Window::new(root.path(), Duration::ZERO, Duration::from_secs(2));
         window.update(Duration::ZERO);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_algorithm_without_a_guard_of_the_run_is_named() {
+    fn algorithm_without_a_guard_is_named() {
         let tally = Tally { others: vec!["mp_vmcc".to_owned()], ..Tally::default() };
         let said = tally.warnings(Some("vm0")).join("\n");
         assert!(said.starts_with("virtual machine vm0: mp_vmcc was loaded before"), "{said}");

@@ -189,7 +189,7 @@ mod tests {
     use std::hint::black_box;
 
     #[test]
-    fn a_list_of_processors_has_ranges() {
+    fn cpu_list_ranges_are_parsed() {
         assert_eq!(processors("0-2,5,8-9\n").collect::<Vec<_>>(), [0, 1, 2, 5, 8, 9]);
         assert_eq!(processors("0\n").collect::<Vec<_>>(), [0]);
         assert_eq!(processors("\n").count(), 0);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_a_counter_is_scaled_and_what_did_not_count_is_not_zero() {
+    fn multiplexed_counters_are_scaled_and_unscheduled_ones_absent() {
         let reading = |counted, enabled, running| Reading {
             counted,
             enabled: Duration::from_millis(enabled),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_opens_once_and_has_what_was_counted_at_its_end() {
+    fn window_opens_once_and_is_read_at_its_end() {
         assert_eq!(found(&[0, 1, 2, 4, 5], || Some(Counting(Some(7.0)))), (Some(7.0), 1));
         assert_eq!(found(&[0, 2, 3], || Some(Counting(Some(7.0)))), (None, 1), "it is not over");
         assert_eq!(found(&[0, 1, 4], || None), (None, 1), "no counters");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_told_apart() {
+    fn perf_errors_are_distinguished() {
         use nix::libc::{EACCES, EMFILE, ENOENT, EOPNOTSUPP, EPERM};
         let of = |code| CounterError::of(3, io::Error::from_raw_os_error(code));
         for code in [ENOENT, EOPNOTSUPP] {
@@ -259,7 +259,7 @@ mod tests {
 
     /// Software's events are there without any hardware.
     #[test]
-    fn a_counter_per_processor_counts_what_all_do() {
+    fn per_cpu_counters_count_all_processes() {
         let mut counters = match Counters::open(Software::CONTEXT_SWITCHES) {
             Ok(counters) => counters,
             Err(error) => {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_counted_or_it_is_said_why_not() {
+    fn instructions_are_counted_or_the_obstacle_is_named() {
         let tried = try_to_count();
         let Ok(mut counters) = Counters::open(Hardware::INSTRUCTIONS) else {
             let said = tried.expect_err("none could be opened").to_string();

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_is_read_whole_or_not_at_all() {
+    fn output_is_returned_whole_or_refused() {
         let file = tempfile::tempfile().unwrap();
         for (len, whole) in
             [(0, true), (100_000, true), (MAX_OUTPUT_BYTES, true), (MAX_OUTPUT_BYTES + 1, false)]
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_looked_for_in_path() {
+    fn programs_are_searched_in_path() {
         assert!(is_installed("sh") && is_installed("/bin/sh"));
         assert!(!is_installed("no-such-program") && !is_installed("/no/such/program"));
     }

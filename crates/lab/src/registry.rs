@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_itself_and_not_its_successor() {
+    fn reused_pid_is_another_process() {
         let me = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(me.is_alive());
         assert!(!ProcessId { start_ticks: me.start_ticks + 1, ..me.clone() }.is_alive());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn run_ids_cannot_leave_the_directory() {
+    fn run_ids_cannot_escape_the_directory() {
         for bad in ["", "../x", "a/b", "A", "a b", "0123456789012345678901234"] {
             assert!(check_run_id(bad).is_err(), "{bad:?}");
         }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_file_that_is_a_link_is_replaced_and_not_followed() {
+    fn symlink_as_temporary_file_is_replaced_not_followed() {
         let temporary = tempfile::tempdir().unwrap();
         let precious = temporary.path().join("precious");
         fs::write(&precious, "precious").unwrap();

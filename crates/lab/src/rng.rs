@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_between_events_are_those_of_a_poisson_process() {
+    fn intervals_follow_a_poisson_process() {
         let mut rng = Rng::new(7, 0);
         let gaps: Vec<f64> = (0..20_000).map(|_| rng.exponential()).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_before_a_run_began_is_not_of_it() {
+    fn bytes_acknowledged_before_the_run_are_excluded() {
         let mut samples =
             Samples { tracks: vec![track(&[(100, 1000), (6_000_000, 9000)])], ..Samples::default() };
         samples.begin();

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_within_another_gives_way_to_it() {
+    fn nested_quota_is_bounded_by_its_parent() {
         let (seconds, ms) = (Nanos::from_secs, Nanos::from_millis);
         let of = |at, until: Option<u64>, host, quota| Throttle {
             at: seconds(at),

@@ -435,7 +435,7 @@ mod tests {
 
     /// Events come out as a stable sort by (time, key) would give them, whatever the distance.
     #[test]
-    fn order_is_that_of_a_stable_sort() {
+    fn pop_order_matches_a_stable_sort() {
         let mut rng = Streams::new(1).stream("wheel");
         let mut wheel = Wheel::new(WheelShape { fine_bits: 8, coarse_bits: 11, wheel_bits: 6 });
         let mut expected: Vec<(u64, u32, u32)> = Vec::new();

@@ -40,7 +40,7 @@ fn modules_use_their_siblings_in_one_direction() {
 }
 
 #[test]
-fn a_ring_is_found_through_imports_paths_and_reexports() {
+fn cycle_is_found_through_imports_paths_and_reexports() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);

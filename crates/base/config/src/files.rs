@@ -102,7 +102,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_file_is_read_up_to_its_limit() {
+    fn read_enforces_the_size_limit() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         fs::write(&path, "12345").unwrap();
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_read_up_to_the_limit() {
+    fn endless_device_is_refused_at_the_size_limit() {
         let zero = Path::new("/dev/zero");
         assert!(matches!(read(zero, 1 << 20), Err(ReadError::TooLong { .. })));
         assert!(matches!(read_regular(zero, 1 << 20), Err(ReadError::NotRegular)));
     }
 
     #[test]
-    fn a_pipe_is_read_to_its_end_and_not_waited_for() {
+    fn read_of_a_pipe_ends_at_eof_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         nix::unistd::mkfifo(&path, Mode::from_bits_truncate(0o600)).unwrap();

@@ -140,7 +140,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn does_what_a_set_does(steps in prop::collection::vec((0..3u8, 0..60u64, 0..20u64), 0..30)) {
+        fn ranges_match_a_btree_set(steps in prop::collection::vec((0..3u8, 0..60u64, 0..20u64), 0..30)) {
             let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
             for (kind, start, len) in steps {
                 let range = start..start + len;

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_does_not_compete_with_itself() {
+    fn stream_does_not_compete_with_itself() {
         let mut pool = Pool::new(1000, 10);
         let most = pool.limit(0);
         pool.change(0, most);

@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bits in 0..62u32, value: u64) {
+        fn varint_round_trips(bits in 0..62u32, value: u64) {
             let value = value & (MAX >> bits);
             let mut out = Vec::new();
             put(&mut out, value);

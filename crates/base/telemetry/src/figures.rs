@@ -107,7 +107,7 @@ mod tests {
     const FAMILY: (&str, Kind, &str) = ("a_total", Kind::Counter, "What there is.");
 
     #[test]
-    fn the_same_labels_are_one_sample() {
+    fn samples_with_equal_labels_are_summed() {
         let mut figures = Figures::default();
         figures.family(FAMILY, ["of"], [(["x"], 1.0), (["y\"\n"], 5.0), (["x"], 2.5)]);
         let expected = "# HELP a_total What there is.\n# TYPE a_total counter\na_total{of=\"x\"} 3.5\na_total{of=\"y\\\"\\n\"} 5\n";
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_without_samples_is_left_out() {
+    fn family_without_samples_is_omitted() {
         let mut figures = Figures::default();
         figures.family(FAMILY, ["of"], []);
         assert_eq!(figures.text().unwrap(), "");

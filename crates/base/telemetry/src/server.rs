@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_asks_for_the_figures_gets_them() {
+    fn only_get_metrics_returns_samples() {
         let server = server(CLIENT_TIMEOUT);
         let figures = format!("\r\n\r\nasked_at {}\n", server.at().port());
         assert!(ask(&server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ends_with(&figures));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_holds_up_nobody() {
+    fn silent_client_delays_no_other() {
         // Far beyond what a test may take: it must not be waited for.
         let server = server(Duration::from_secs(3600));
         let _silent: Vec<_> =
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_it_answers_at_a_time_are_answered_in_turn() {
+    fn clients_above_the_limit_are_queued() {
         let server = server(CLIENT_TIMEOUT);
         let _silent: Vec<_> =
             (0..2 * MAX_CLIENTS).map(|_| TcpStream::connect(server.at()).unwrap()).collect();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens_after_it() {
+    fn drop_closes_the_listener() {
         let server = server(CLIENT_TIMEOUT);
         let at = server.at();
         drop(server);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use crate::{BitsPerSec, Bytes, Limit, Nanos, Packets, Problem, Threshold};
 
 #[test]
-fn reads_what_people_write() {
+fn units_are_parsed() {
     assert_eq!("100mbit".parse(), Ok(BitsPerSec::new(100_000_000)));
     assert_eq!("10gbit".parse(), Ok(BitsPerSec::new(10_000_000_000)));
     assert_eq!("50us".parse(), Ok(Nanos::new(50_000)));
@@ -20,7 +20,7 @@ fn reads_what_people_write() {
 }
 
 #[test]
-fn says_what_is_wrong() {
+fn parse_errors_name_the_problem() {
     let rate = |text: &str| text.parse::<BitsPerSec>().unwrap_err().problem;
     assert_eq!(rate(""), Problem::NotANumber);
     assert_eq!(rate("-1mbit"), Problem::NotANumber);
@@ -41,7 +41,7 @@ fn says_what_is_wrong() {
 }
 
 #[test]
-fn converts_between_units_only_by_name() {
+fn unit_conversions_are_explicit() {
     let ten_gig = BitsPerSec::new(10_000_000_000);
     assert_eq!(ten_gig.transmit_ps(Bytes::new(1500)), Some(1_200_000));
     assert_eq!(BitsPerSec::new(3).transmit_time(Bytes::new(1)), Some(Nanos::new(2_666_666_667)));
@@ -58,7 +58,7 @@ fn converts_between_units_only_by_name() {
 
 proptest! {
     #[test]
-    fn text_reads_back_to_the_same_value(value: u64) {
+    fn text_round_trips(value: u64) {
         prop_assert_eq!(Nanos::new(value).to_string().parse(), Ok(Nanos::new(value)));
         prop_assert_eq!(Bytes::new(value).to_string().parse(), Ok(Bytes::new(value)));
         prop_assert_eq!(BitsPerSec::new(value).to_string().parse(), Ok(BitsPerSec::new(value)));
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn round_values_read_back_too(value in 0u64..10_000, power in 0u32..12) {
+    fn round_values_round_trip(value in 0u64..10_000, power in 0u32..12) {
         let rate = BitsPerSec::new(value * 10u64.pow(power));
         prop_assert_eq!(rate.to_string().parse(), Ok(rate));
         let json = serde_json::to_string(&rate).unwrap();
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text in "\\PC{0,24}") {
+    fn any_text_is_parsed_or_refused(text in "\\PC{0,24}") {
         let _ = text.parse::<Nanos>();
         let _ = text.parse::<Limit>();
         let _ = text.parse::<Threshold>();

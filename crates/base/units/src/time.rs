@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions() {
+    fn times_and_spans_convert_between_units() {
         assert_eq!(Span::from_ms(3).us(), 3000);
         assert_eq!((Time::ZERO + Span::from_us(2)).us(), 2);
         assert_eq!((Time::ZERO + Span::from_ns(1500)).since(Time::ZERO).ns(), 1500);

@@ -83,7 +83,7 @@ mod tests {
 
     /// A run that is resumed with another default would mix two algorithms.
     #[test]
-    fn build_is_another_with_another_description() {
+    fn build_hash_covers_the_description() {
         let text = "title = \"t\"\nsource = \"s\"\ncoupled = true\nneeds_ecn = false\n[[param]]\nname = \"gain\"\nunit = \"1\"\n\
                     default = 0.5\nmin = 0.0\nmax = 1.0\nq = 16\ncite = \"c\"\ndoc = \"d\"\n";
         let build = |text: &str| hash(b"code", &Entry::parse("a", text).expect("well-formed"));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn another_interface_is_refused_with_both_versions() {
+    fn interface_mismatch_is_refused_with_both_versions() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("a.c");
         let text = "/* vmcc\n title = \"t\"\n source = \"s\"\n coupled = true\n needs_ecn = false\n*/\n";

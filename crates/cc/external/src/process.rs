@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn output_and_status_are_the_program_s() {
+    fn output_and_exit_status_are_returned() {
         let done = run_script("echo out; echo err >&2; exit 3", LIMITS).expect("it runs");
         assert_eq!((done.stdout, done.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
         assert_eq!(done.status.code(), Some(3));
@@ -160,7 +160,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn processes_that_a_program_leaves_are_ended() {
+    fn orphaned_child_processes_are_killed() {
         let done = run_script("sleep 1000 & echo $!", LIMITS).expect("it runs");
         let pid = String::from_utf8(done.stdout).expect("a number");
         let began = Instant::now();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_wait_or_compute_for_too_long_are_ended() {
+    fn wall_and_cpu_time_limits_are_enforced() {
         let short = Limits { time: Duration::from_millis(500), ..LIMITS };
         match run_script("echo begun; exec sleep 1000", short) {
             // A busy machine may not have come to its first line.

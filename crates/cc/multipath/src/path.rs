@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_put_in() {
+    fn path_set_holds_inserted_paths() {
         let mut paths = Paths::only(7);
         paths.set(0, true);
         paths.set(3, true);

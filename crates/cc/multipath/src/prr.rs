@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oracle() {
+    fn reduction_is_proportional_to_delivered_packets() {
         let mut prr = Prr { recover_pkt: 10, delivered: 0, out: 0 };
         assert_eq!(prr.on_ack(8, 5, 2, false), 1);
     }

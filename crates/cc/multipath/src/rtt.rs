@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn minimum_forgets_after_its_window() {
+    fn minimum_expires_after_its_window() {
         let mut rtt = Rtt::default();
         rtt.sample_min(Time::ZERO, us(10));
         rtt.sample_min(Time::from_ps(us(5).ps()), us(20));

@@ -16,7 +16,7 @@ mod tests {
     use crate::MAX_PATHS;
 
     #[test]
-    fn so_many_are_left_however_often_it_is_asked() {
+    fn repeated_suppression_leaves_min_paths() {
         for min_paths in 0..=10 {
             for paths in 1..=MAX_PATHS {
                 let mut in_use = paths;
@@ -29,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_use_goes_where_enough_others_are() {
+    fn unused_path_is_suppressed_beside_min_paths_in_use() {
         // A path that has failed beside two that work.
         assert!(may_suppress(2, 2) && !may_suppress(2, 3));
     }

@@ -29,7 +29,7 @@ fn problem(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn an_entry_is_read_as_written() {
+fn entry_is_parsed() {
     let registry = Registry::parse(GOOD).expect("well-formed");
     let foo = &registry.algorithms[0];
     assert_eq!((foo.name.as_str(), foo.kernel_name.as_str()), ("foo", "mp_foo"));
@@ -38,7 +38,7 @@ fn an_entry_is_read_as_written() {
 }
 
 #[test]
-fn the_header_has_every_index_and_choice() {
+fn header_defines_every_index_and_choice() {
     let header = Registry::parse(GOOD).expect("well-formed").c_header();
     for line in ["#define CC_P_FOO_GAIN 0\n", "#define CC_P_FOO_LAW 1\n", "#define CC_P_FOO_LAW_B 1u\n"] {
         assert!(header.contains(line), "{header}");
@@ -46,7 +46,7 @@ fn the_header_has_every_index_and_choice() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_refused_by_name() {
+fn invalid_entries_are_refused_by_name() {
     assert!(problem("[foo]", "[Foo]").contains("Foo"));
     assert!(
         problem("title = \"t\"", "kernel = \"mp_much_too_long_a_name\"\ntitle = \"t\"")
@@ -65,7 +65,7 @@ fn what_breaks_a_rule_is_refused_by_name() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn missing_registry_error_names_the_file() {
     let error = Registry::load(Path::new("/nonexistent/registry.toml")).expect_err("missing");
     assert!(error.to_string().contains("/nonexistent/registry.toml"), "{error}");
 }

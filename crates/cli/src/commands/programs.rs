@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_s_connection_is_shown_as_the_kernel_s_are() {
+    fn program_connections_are_shown_like_kernel_connections() {
         let path = status::Path {
             number: 1,
             local: "10.0.0.1:7".parse().unwrap(),

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_files_are_no_other_build_of_vmcc() {
+    fn algorithms_of_own_files_are_not_reported_as_another_build() {
         let of = |kernel_name: &str, same_build| {
             let kernel_name = kernel_name.to_owned();
             build(&Status {

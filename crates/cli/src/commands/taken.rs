@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_never_happened_is_not_spoken_of() {
+    fn causes_without_lost_time_are_omitted() {
         let taken =
             CpuSteal { steal_seconds: Some(0.0), timeouts: Some(Timeouts::default()), ..CpuSteal::default() };
         assert_eq!(lines(&taken, &Value::Null), [""; 0]);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn each_loss_of_time_has_its_line() {
+    fn each_cause_of_lost_time_has_a_line() {
         let cgroup = |n: u64| Throttled { cgroup: format!("pods/{n}"), periods: n, time_us: n * 100_000 };
         let taken = CpuSteal {
             steal_seconds: Some(2.5),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn it_compares_the_last_case_with_the_others() {
+    fn last_case_is_compared_with_the_others() {
         let cases =
             vec![case("cubic", 50e6, 9e3, 0.5), case("lia", 90e6, 7e3, 0.4), case("vmcc", 100e6, 2e3, 0.55)];
         assert_eq!(
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_is_compared_with_the_first_unless_another_carried_clearly_more() {
+    fn delay_is_compared_with_the_first_or_the_fastest_case() {
         let rival = |second: f64| {
             let cases = vec![
                 case("cubic", 100e6, 9e3, 0.5),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_are_judged_by_when_they_are_complete() {
+    fn transfers_are_compared_by_completion_time() {
         let transfers = |cc: &str, rtt: f64, fct: f64, unfinished: u64| {
             let mut case = case(cc, 90e6, rtt, 0.5);
             let metrics = &mut case.runs[0].metrics;
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_result_is_not_praised() {
+    fn worse_result_is_not_called_better() {
         let text =
             sentence(&summary(vec![case("cubic", 90e6, 2e3, 0.5), case("vmcc", 45e6, 8e3, 0.1)])).unwrap();
         assert!(text.contains("0.500 times cubic") && text.contains("raised the median RTT"), "{text}");
     }
 
     #[test]
-    fn one_case_and_numeric_sweeps_have_no_sentence() {
+    fn single_cases_and_numeric_sweeps_have_no_conclusion() {
         assert_eq!(sentence(&summary(vec![case("vmcc", 1e6, 1e3, 0.5)])), None);
         let mut cases = vec![case("a", 1e6, 1e3, 0.5), case("b", 1e6, 1e3, 0.5)];
         for (i, case) in cases.iter_mut().enumerate() {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_finished_before_took_none_of_the_time() {
+    fn resumed_cases_are_excluded_from_the_estimate() {
         let ui = Ui::new(false, true);
         let resumed = Progress::new(&ui, 100, 90);
         assert_eq!(resumed.remaining(Duration::from_secs(10), 0.95), "10 s");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_the_mean_of_its_runs() {
+    fn overall_progress_is_the_mean_of_the_runs() {
         let ui = Ui::new(false, true);
         let progress = Progress::new(&ui, 4, 0);
         progress.update(0, 1.0);

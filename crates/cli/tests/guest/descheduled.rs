@@ -65,7 +65,7 @@ event = [{ kind = "deschedule", at = "0s", host = "client", on = "200ms", off = 
 
 #[test]
 #[ignore = "boots a VM, a minute"]
-fn on_linux_a_vm_sends_is_off_and_notices() {
+fn on_linux_descheduled_vm_is_detected_while_it_sends() {
     let dir = sender();
     let document = run(dir.path());
     assert_eq!(document["engine"], "kernel", "{document}");
@@ -88,7 +88,7 @@ const ASKED: &str = "cc = \"vmcc\"\nparams.vmcc.trigger = 0\nmachines = \"client
 /// A cache in a VM, which is off now and then; a client outside fetches, and compares every byte.
 #[test]
 #[ignore = "boots a VM, half a minute"]
-fn on_linux_objects_are_fetched_from_a_vm_while_it_runs_and_while_it_is_off() {
+fn on_linux_objects_are_fetched_from_a_running_and_a_descheduled_vm() {
     let traffic = r#"
 marking = { rule = "threshold", at = "10pkt" }
 [[traffic]]
@@ -252,7 +252,7 @@ const STEPS: [Step; 6] = [
 
 #[test]
 #[ignore = "boots VMs, three minutes"]
-fn on_linux_nothing_is_left_of_a_vm_that_is_killed_at_any_step() {
+fn on_linux_vm_killed_at_any_step_leaves_nothing() {
     for (step, reached) in STEPS {
         let mut run = Running::start();
         run.await_step(step, reached);
@@ -262,7 +262,7 @@ fn on_linux_nothing_is_left_of_a_vm_that_is_killed_at_any_step() {
 
 #[test]
 #[ignore = "boots VMs, a minute"]
-fn on_linux_nothing_is_left_of_a_vm_after_ctrl_c_and_after_kill() {
+fn on_linux_ctrl_c_and_kill_leave_nothing_of_a_vm() {
     let (step, reached) = STEPS[5];
     for signal in ["-INT", "-KILL"] {
         let mut run = Running::start();

@@ -34,7 +34,7 @@ fn keeps_bytes_at_joins(document: &serde_json::Value) -> Option<bool> {
 }
 
 #[test]
-fn timeless_doctor_says_what_an_old_kernel_lacks_for_a_port_and_what_each_part_is_for() {
+fn timeless_doctor_names_port_features_missing_from_an_old_kernel() {
     let (document, text) = doctor("6.1", LACKING);
     assert_eq!(keeps_bytes_at_joins(&document), Some(true));
     let expected = [("qdisc-bpf", false), ("ifb", true), ("mirred", true), ("tcx", false)];
@@ -55,7 +55,7 @@ fn timeless_doctor_says_what_an_old_kernel_lacks_for_a_port_and_what_each_part_i
 }
 
 #[test]
-fn timeless_doctor_finds_every_part_of_a_port_on_a_new_kernel() {
+fn timeless_doctor_finds_every_port_feature_on_a_new_kernel() {
     let (document, _) = doctor("6.18", WHOLE);
     assert_eq!(keeps_bytes_at_joins(&document), Some(false));
     let expected = [("qdisc-bpf", true), ("ifb", true), ("mirred", true), ("tcx", true)];
@@ -64,7 +64,7 @@ fn timeless_doctor_finds_every_part_of_a_port_on_a_new_kernel() {
 
 #[test]
 #[ignore = "a guest more; the other answer is part of a test that runs always"]
-fn timeless_doctor_finds_mptcp_joins_safe_on_a_kernel_with_a_receive_backlog() {
+fn timeless_doctor_finds_mptcp_joins_safe_with_a_receive_backlog() {
     let (document, _) = doctor("7", WHOLE);
     assert_eq!(keeps_bytes_at_joins(&document), Some(true));
 }

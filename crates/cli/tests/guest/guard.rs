@@ -64,6 +64,6 @@ fn a_failed_path_is_tried_again_under_its_number(series: &str) {
 
 #[test]
 #[ignore = "on demand: the oldest kernel that there is; others do it on the host's own"]
-fn on_linux_6_1_a_failed_path_is_tried_again_under_its_number() {
+fn on_linux_6_1_failed_path_is_retried_with_its_id() {
     a_failed_path_is_tried_again_under_its_number("6.1");
 }

@@ -27,7 +27,7 @@ echo "== ended"; try unmark p0
 "#;
 
 #[test]
-fn timeless_mark_says_what_an_old_kernel_lacks_and_changes_nothing() {
+fn timeless_mark_names_missing_kernel_features_without_changes() {
     let done = inside::output("6.1", SCRIPT);
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let part = |name: &str| {

@@ -4,7 +4,7 @@ use crate::common::root;
 use crate::prometheus::promtool;
 
 #[test]
-fn every_alert_is_raised_when_it_should_be_and_only_then() {
+fn each_alert_fires_exactly_on_its_condition() {
     let rules = root().join("dist/vmcc-alerts.yml");
     promtool(&["check", "rules", rules.to_str().unwrap()], "");
     let cases = root().join("crates/cli/tests/prometheus/alerts.yml");

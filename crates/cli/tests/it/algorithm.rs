@@ -166,7 +166,7 @@ fn headers_beside_the_file_are_found() {
 
 /// The dynamic linker writes them, once.
 #[test]
-fn constant_tables_of_addresses_are_no_variables() {
+fn constant_address_tables_are_not_refused_as_variables() {
     let dir = folder();
     let tables = "#ifndef __bpf__\nstatic const uint32_t a = 1, b = 2;\nstatic const uint32_t *const tables[] = {&a, &b};\n\
                   volatile uint32_t found = *tables[ev->cwnd_pkt & 1];\n(void)found;\n#endif\ncc_reno_grow(ev, self, out);";
@@ -176,7 +176,7 @@ fn constant_tables_of_addresses_are_no_variables() {
 }
 
 #[test]
-fn files_that_are_no_algorithm_are_refused_by_cause() {
+fn invalid_algorithm_files_are_refused_by_cause() {
     let growth = |body: &str| refusal("mine", &with_growth("mine", body));
     let error = growth("int x = y;");
     assert!(
@@ -276,7 +276,7 @@ fn crashes_and_broken_rules_are_named() {
 /// A hook that makes system calls can end its process, which is no fault of the host.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn hooks_that_end_the_process_are_named() {
+fn hooks_that_exit_the_process_are_named() {
     let exit = "#ifndef __bpf__\nunsigned long call = 231;\n__asm__ volatile(\"syscall\" : \"+a\"(call) : \"D\"(0) : \"rcx\", \"r11\", \
                 \"memory\");\n#endif";
     let error = refusal("mine", &with_growth("mine", exit));
@@ -285,7 +285,7 @@ fn hooks_that_end_the_process_are_named() {
 
 /// A mount that runs no programs is a fault of the host.
 #[test]
-fn temporary_files_that_cannot_be_run_are_named() {
+fn noexec_temporary_folder_is_named() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: only root can mount");
         return;
@@ -383,7 +383,7 @@ fn folders_that_others_may_write_are_refused() {
 }
 
 #[test]
-fn guests_do_not_have_own_algorithms() {
+fn own_algorithms_are_refused_in_guests() {
     let dir = folder();
     fs::write(dir.path().join("mylia.c"), copy_of_lia("mylia")).unwrap();
     let run = ["run", "two.toml", "--engine", "guest", "--algorithm", "mylia.c", "--set", "cc=mylia"];

@@ -5,7 +5,7 @@ use predicates::prelude::*;
 use std::fs;
 
 #[test]
-fn algorithms_have_name_source_and_parameters_with_unit_default_and_range() {
+fn algorithms_list_source_and_parameter_ranges() {
     let dir = folder();
     let (code, document) = json(dir.path(), &["algorithms"]);
     assert_eq!(code, 0);
@@ -24,7 +24,7 @@ fn algorithms_have_name_source_and_parameters_with_unit_default_and_range() {
 }
 
 #[test]
-fn metrics_have_name_place_unit_engines_and_meaning() {
+fn metrics_list_place_unit_engines_and_meaning() {
     let dir = folder();
     let (code, document) = json(dir.path(), &["metrics"]);
     assert_eq!(code, 0);
@@ -60,7 +60,7 @@ fn every_builtin_scenario_is_listed_shown_and_valid() {
 }
 
 #[test]
-fn the_schema_is_a_json_schema_of_a_table() {
+fn schema_is_a_json_schema_of_a_table() {
     let dir = folder();
     let (code, schema) = json(dir.path(), &["scenario", "schema"]);
     assert_eq!(code, 0);
@@ -70,7 +70,7 @@ fn the_schema_is_a_json_schema_of_a_table() {
 }
 
 #[test]
-fn a_faulty_scenario_is_refused_with_file_line_key_and_remedy() {
+fn invalid_scenario_is_refused_with_line_key_and_remedy() {
     let dir = folder();
     let text = common::SCENARIO.replace("duration = \"300ms\"", "duratoin = \"300ms\"");
     fs::write(dir.path().join("bad.toml"), text).unwrap();
@@ -82,7 +82,7 @@ fn a_faulty_scenario_is_refused_with_file_line_key_and_remedy() {
 }
 
 #[test]
-fn unknown_names_come_with_the_nearest_ones() {
+fn unknown_names_get_suggestions() {
     let dir = folder();
     assert!(refused(dir.path(), &["run", "dmeo"], 2).contains("demo"));
     let message = refused(dir.path(), &["run", "two.toml", "--set", "cc=vmmc"], 2);
@@ -90,7 +90,7 @@ fn unknown_names_come_with_the_nearest_ones() {
 }
 
 #[test]
-fn a_scenario_that_is_no_file_comes_with_what_to_do() {
+fn missing_scenario_file_error_has_a_remedy() {
     let dir = folder();
     fs::create_dir(dir.path().join("sub")).unwrap();
     let message = refused(dir.path(), &["scenario", "check", "sub"], 2);
@@ -103,7 +103,7 @@ fn a_scenario_that_is_no_file_comes_with_what_to_do() {
 }
 
 #[test]
-fn wrong_use_is_exit_2_also_in_json() {
+fn wrong_use_exits_2_also_in_json() {
     let dir = folder();
     for arguments in [&["frobnicate"][..], &["run"], &["run", "two.toml", "--runs", "0"], &["mark", "eth0"]] {
         assert_eq!(output(dir.path(), arguments).status.code(), Some(2), "{arguments:?}");
@@ -116,7 +116,7 @@ fn wrong_use_is_exit_2_also_in_json() {
 }
 
 #[test]
-fn a_marking_threshold_must_make_sense() {
+fn invalid_marking_thresholds_are_refused() {
     let dir = folder();
     assert!(refused(dir.path(), &["mark", "eth0", "--threshold", "30furlongs"], 2).contains("--threshold"));
     assert!(refused(dir.path(), &["mark", "eth0", "--threshold", "200us"], 2).contains("--rate"));
@@ -124,7 +124,7 @@ fn a_marking_threshold_must_make_sense() {
 }
 
 #[test]
-fn nothing_is_colored_without_a_terminal() {
+fn output_without_a_terminal_has_no_color() {
     let dir = folder();
     for arguments in [&["algorithms"][..], &["run", "nothing"], &["doctor"], &["--help"]] {
         let output = output(dir.path(), arguments);
@@ -133,7 +133,7 @@ fn nothing_is_colored_without_a_terminal() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_gets_no_complaint() {
+fn closed_pipe_is_no_error() {
     let dir = folder();
     let program = assert_cmd::cargo::cargo_bin("vmcc");
     let line = format!("'{}' algorithms --json | head -c 10; echo \"${{PIPESTATUS[0]}}\"", program.display());
@@ -144,7 +144,7 @@ fn a_reader_that_leaves_early_gets_no_complaint() {
 }
 
 #[test]
-fn completions_and_manual_pages_are_made() {
+fn completions_and_manual_pages_are_generated() {
     let dir = folder();
     for shell in ["bash", "zsh", "fish"] {
         let output = output(dir.path(), &["internal", "completions", shell]);
@@ -158,7 +158,7 @@ fn completions_and_manual_pages_are_made() {
 }
 
 #[test]
-fn doctor_says_for_each_engine_whether_and_why_not() {
+fn doctor_reports_each_engine_with_its_obstacles() {
     let dir = folder();
     let (code, document) = json(dir.path(), &["doctor"]);
     assert_eq!((code, &document["engines"]["sim"]["usable"]), (0, &true.into()));
@@ -169,7 +169,7 @@ fn doctor_says_for_each_engine_whether_and_why_not() {
 }
 
 #[test]
-fn what_never_ends_is_refused_wherever_a_file_is_read() {
+fn endless_files_are_refused_by_every_command() {
     let dir = folder();
     let result = dir.path().join("result");
     std::fs::create_dir(&result).unwrap();
@@ -195,7 +195,7 @@ fn what_never_ends_is_refused_wherever_a_file_is_read() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_no_success() {
+fn unwritable_output_fails_the_command() {
     let run = |arguments: &[&str]| {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vmcc"));

@@ -10,7 +10,7 @@ fn run(dir: &Path, out: &str, extra: &[&str]) {
 }
 
 #[test]
-fn results_of_the_same_seeds_do_not_differ() {
+fn equal_seeds_give_no_difference() {
     let dir = folder();
     run(dir.path(), "a", &[]);
     run(dir.path(), "b", &[]);
@@ -26,7 +26,7 @@ fn results_of_the_same_seeds_do_not_differ() {
 }
 
 #[test]
-fn a_lower_rate_is_a_lower_goodput_in_each_case() {
+fn lower_link_rate_lowers_goodput_in_every_case() {
     let dir = folder();
     run(dir.path(), "a", &[]);
     run(dir.path(), "b", &["--set", "topology.rate=10mbit"]);
@@ -44,7 +44,7 @@ fn a_lower_rate_is_a_lower_goodput_in_each_case() {
 }
 
 #[test]
-fn folders_that_cannot_be_compared_are_named() {
+fn incomparable_folders_are_named() {
     let dir = folder();
     run(dir.path(), "a", &[]);
     run(dir.path(), "other", &["--set", "cc=olia,balia"]);

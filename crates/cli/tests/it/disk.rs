@@ -25,7 +25,7 @@ fn run_on(kilobytes: usize, options: &str, look: &str) -> Output {
 }
 
 #[test]
-fn a_disk_that_fills_up_on_the_way_keeps_what_is_finished_and_says_how_to_continue() {
+fn disk_filled_during_a_run_keeps_results_and_says_how_to_resume() {
     let mut all_runs_kept = 0;
     for kilobytes in (40..1000).step_by(40) {
         let run = run_on(kilobytes, "--jobs 1", "test -d tiny/out.partial && echo kept");
@@ -43,7 +43,7 @@ fn a_disk_that_fills_up_on_the_way_keeps_what_is_finished_and_says_how_to_contin
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_half_written() {
+fn full_disk_leaves_no_partial_file() {
     let run = run_on(24, "", "ls -A tiny/out 2>/dev/null; find tiny -name '*.json' -size 0");
     let message = String::from_utf8(run.stderr).unwrap();
     assert_eq!(run.status.code(), Some(3), "{message}");

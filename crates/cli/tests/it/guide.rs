@@ -28,7 +28,7 @@ fn every_simulator_command_of_the_guide_on_running_works() {
 }
 
 #[test]
-fn tutorial_of_an_own_algorithm_works() {
+fn own_algorithm_tutorial_works() {
     let dir = folder();
     let text = fs::read_to_string(root().join("docs/tutorial/own-algorithm.md")).unwrap();
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -51,7 +51,7 @@ fn tutorial_of_an_own_algorithm_works() {
 }
 
 #[test]
-fn parameters_are_set_as_the_list_of_algorithms_says() {
+fn listed_parameters_can_be_set() {
     let dir = folder();
     let text = String::from_utf8(output(dir.path(), &["algorithms"]).stdout).unwrap();
     let form = text.split("`vmcc run --set ").nth(1).unwrap().split('`').next().unwrap();
@@ -65,7 +65,7 @@ fn parameters_are_set_as_the_list_of_algorithms_says() {
 
 /// `make demo` shows it while it builds.
 #[test]
-fn recorded_demo_is_what_the_simulator_prints() {
+fn recorded_demo_matches_the_simulator() {
     let dir = folder();
     let printed = output(dir.path(), &["demo", "--engine", "sim", "--out", "out"]).stdout;
     let printed = String::from_utf8(printed).unwrap();

@@ -47,7 +47,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn an_interrupted_run_is_resumed_to_the_same_results() {
+fn interrupted_run_resumes_to_the_same_results() {
     let dir = folder();
     let child = start_with(dir.path(), &["--threads", "1"]);
     wait_for_runs(dir.path(), 3);
@@ -82,7 +82,7 @@ fn an_interrupted_run_is_resumed_to_the_same_results() {
 }
 
 #[test]
-fn two_signals_at_once_are_one_wish_to_stop() {
+fn simultaneous_signals_count_once() {
     let dir = folder();
     let child = start(dir.path());
     wait_for_runs(dir.path(), 1);
@@ -96,7 +96,7 @@ fn two_signals_at_once_are_one_wish_to_stop() {
 }
 
 #[test]
-fn a_killed_run_is_not_taken_for_a_result() {
+fn killed_run_is_not_read_as_a_result() {
     let dir = folder();
     let mut child = start(dir.path());
     wait_for_runs(dir.path(), 1);
@@ -111,7 +111,7 @@ fn a_killed_run_is_not_taken_for_a_result() {
 }
 
 #[test]
-fn a_folder_that_a_live_run_fills_is_left_to_it() {
+fn folder_of_a_live_run_is_refused() {
     let dir = folder();
     let child = start(dir.path());
     wait_for_runs(dir.path(), 1);
@@ -122,7 +122,7 @@ fn a_folder_that_a_live_run_fills_is_left_to_it() {
 }
 
 #[test]
-fn a_termination_signal_is_an_interrupt_too() {
+fn sigterm_interrupts_like_sigint() {
     let dir = folder();
     let child = start(dir.path());
     wait_for_runs(dir.path(), 1);
@@ -189,7 +189,7 @@ fn killed_check_of_an_algorithm_ends_its_compiler() {
 }
 
 #[test]
-fn resumed_run_needs_the_code_of_the_algorithm_that_it_began_with() {
+fn resume_with_changed_algorithm_code_is_refused() {
     let dir = folder();
     let file = dir.path().join("mylia.c");
     fs::write(&file, copy_of_lia("mylia")).unwrap();

@@ -197,7 +197,7 @@ fn is_seen(client: &Side, metrics: SocketAddr, twice: u64) {
 }
 
 #[test]
-fn programs_are_carried_over_two_paths() {
+fn programs_use_both_paths() {
     let (users, target) = (Users::acquainted(), echo());
     let mut server = Side::start(&["--listen", "0.0.0.0:0", "--keys", &users.keys("server")]);
     let at = format!("127.0.0.1:{}", server.address("listening for clients").port());
@@ -302,7 +302,7 @@ fn web() -> SocketAddr {
 }
 
 #[test]
-fn an_unmodified_browser_goes_through_it() {
+fn unmodified_browser_works_through_the_proxy() {
     let users = Users::acquainted();
     let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
     let at = server.address("listening for clients").to_string();
@@ -323,7 +323,7 @@ fn an_unmodified_browser_goes_through_it() {
 
 /// Even of a program that had said all it had to say, while the other end had not.
 #[test]
-fn a_program_that_breaks_off_is_broken_off_at_the_other_end() {
+fn reset_of_a_program_is_propagated() {
     let users = Users::acquainted();
     let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
     let at = server.address("listening for clients").to_string();
@@ -351,7 +351,7 @@ fn a_program_that_breaks_off_is_broken_off_at_the_other_end() {
 }
 
 #[test]
-fn programs_are_not_limited_by_the_usual_number_of_open_files() {
+fn programs_exceed_the_default_file_limit() {
     let users = Users::acquainted();
     let mut server = Side::limited(64, &["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
     let at = server.address("listening for clients").to_string();
@@ -420,7 +420,7 @@ fn pair(users: &Users) -> (Side, Side, SocketAddr) {
 }
 
 #[test]
-fn unread_downloads_neither_stop_others_nor_fill_memory() {
+fn unread_downloads_block_no_others_and_bound_memory() {
     let users = Users::acquainted();
     let (server, client, socks_at) = pair(&users);
     let ((source, sent), echo) = (source(), echo());
@@ -452,7 +452,7 @@ fn unread_downloads_neither_stop_others_nor_fill_memory() {
 
 /// Nothing else tells a program that has closed its connection from one that only has nothing more to say.
 #[test]
-fn a_program_that_is_gone_frees_what_a_silent_target_holds() {
+fn program_exit_frees_the_slot_of_a_silent_target() {
     let users = Users::acquainted();
     let (server, client, socks_at) = pair(&users);
     let files = || [&server, &client].map(open_files);
@@ -483,7 +483,7 @@ fn a_program_that_is_gone_frees_what_a_silent_target_holds() {
 }
 
 #[test]
-fn programs_that_wait_for_nothing_give_way_to_new_ones() {
+fn idle_programs_are_evicted_for_new_ones() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let users = Users::acquainted();
@@ -503,7 +503,7 @@ fn programs_that_wait_for_nothing_give_way_to_new_ones() {
 }
 
 #[test]
-fn an_association_belongs_to_the_port_that_its_program_named() {
+fn association_is_bound_to_the_port_of_its_program() {
     let users = Users::acquainted();
     let (_server, _client, socks_at) = pair(&users);
     let bound = || {
@@ -534,7 +534,7 @@ fn an_association_belongs_to_the_port_that_its_program_named() {
 
 /// As by `nohup`, and in the background of a shell without job control.
 #[test]
-fn signals_that_are_ignored_at_the_beginning_stay_ignored() {
+fn signals_ignored_at_start_stay_ignored() {
     let users = Users::acquainted();
     let script = "trap '' HUP INT; exec \"$0\" proxy --listen 127.0.0.1:0 --keys \"$1\"";
     let keys = users.keys("server");
@@ -555,7 +555,7 @@ fn signals_that_are_ignored_at_the_beginning_stay_ignored() {
 }
 
 #[test]
-fn strangers_and_open_doors_are_refused() {
+fn untrusted_peers_and_open_listeners_are_refused() {
     let users = Users::new();
     users.trust("server", "friend");
     let keys = users.keys("server");
@@ -592,7 +592,7 @@ fn strangers_and_open_doors_are_refused() {
 }
 
 #[test]
-fn a_server_that_was_killed_is_said_to_have_lost_its_connections() {
+fn killed_server_is_reported_with_its_lost_connections() {
     let (users, target) = (Users::acquainted(), echo());
     let server_keys = users.keys("server");
     let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &server_keys]);
@@ -617,7 +617,7 @@ fn a_server_that_was_killed_is_said_to_have_lost_its_connections() {
 
 /// Nobody listens at its port: that comes back at once, and nobody waits for silence to last.
 #[test]
-fn a_server_that_is_gone_is_said_to_be_so_to_connected_and_new_programs() {
+fn vanished_server_is_reported_to_connected_and_new_programs() {
     let users = Users::acquainted();
     let (mut server, mut client, socks_at) = pair(&users);
     let (mut stream, code, _) = socks(socks_at, 1, silent());
@@ -633,7 +633,7 @@ fn a_server_that_is_gone_is_said_to_be_so_to_connected_and_new_programs() {
 }
 
 #[test]
-fn places_that_are_none_say_what_to_write() {
+fn invalid_endpoint_errors_have_a_remedy() {
     let users = Users::new();
     let keys = users.keys("client");
     for (place, words) in [

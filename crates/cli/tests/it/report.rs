@@ -46,7 +46,7 @@ fn pixels(png: &Path, color: [u8; 3]) -> usize {
 }
 
 #[test]
-fn the_report_draws_its_plots_in_both_themes() {
+fn plots_are_drawn_in_both_themes() {
     let dir = folder();
     let url = report(dir.path(), &[]);
     for (theme, color) in FIRST_LINE {
@@ -59,7 +59,7 @@ fn the_report_draws_its_plots_in_both_themes() {
 }
 
 #[test]
-fn the_page_has_cases_claims_plots_and_how_to_run_it_again() {
+fn page_has_cases_claims_plots_and_the_command() {
     let dir = folder();
     let url = report(dir.path(), &[]);
     let dom = dom(dir.path(), &url);
@@ -73,7 +73,7 @@ fn the_page_has_cases_claims_plots_and_how_to_run_it_again() {
 }
 
 #[test]
-fn a_numeric_sweep_is_drawn_as_lines() {
+fn numeric_sweep_is_drawn_as_lines() {
     let dir = folder();
     let url = report(dir.path(), &["--set", "traffic.0.connections=1,2,4"]);
     let dom = dom(dir.path(), &url);
@@ -81,7 +81,7 @@ fn a_numeric_sweep_is_drawn_as_lines() {
 }
 
 #[test]
-fn a_sweep_over_quantities_is_drawn_as_lines() {
+fn sweep_over_quantities_is_drawn_as_lines() {
     let dir = folder();
     let url = report(dir.path(), &["--set", "topology.rate=10mbit,20mbit,30mbit"]);
     let dom = dom(dir.path(), &url);
@@ -89,7 +89,7 @@ fn a_sweep_over_quantities_is_drawn_as_lines() {
 }
 
 #[test]
-fn nothing_is_loaded_from_anywhere() {
+fn page_loads_no_external_resource() {
     let dir = folder();
     report(dir.path(), &[]);
     let html = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
@@ -121,7 +121,7 @@ fn widths(dir: &Path, window: u32) -> Vec<u32> {
 }
 
 #[test]
-fn nothing_runs_off_a_narrow_page_and_a_wide_one_shows_every_column() {
+fn tables_fit_narrow_pages_and_are_whole_on_wide_ones() {
     let dir = folder();
     json(dir.path(), &["demo", "--engine", "sim", "--out", "demo"]);
     for window in [400, 800] {
@@ -134,7 +134,7 @@ fn nothing_runs_off_a_narrow_page_and_a_wide_one_shows_every_column() {
 }
 
 #[test]
-fn text_from_a_scenario_cannot_become_markup() {
+fn scenario_text_is_escaped() {
     let dir = folder();
     let evil = "</script><script>console.error('evil')</script><b>bold</b>";
     let text = fs::read_to_string(dir.path().join("two.toml")).unwrap();
@@ -144,7 +144,7 @@ fn text_from_a_scenario_cannot_become_markup() {
 }
 
 #[test]
-fn every_case_has_its_line() {
+fn every_case_has_a_line() {
     let dir = folder();
     let rates: Vec<String> = (11..=24).map(|rate| format!("{rate}mbit")).collect();
     let url = report(dir.path(), &["--set", &format!("topology.rate={}", rates.join(","))]);
@@ -208,7 +208,7 @@ const PRESS: &str = "const saved = [], names = []; \
 
 /// Every card's two buttons are pressed; what the browser would save is looked at.
 #[test]
-fn every_picture_is_saved_as_svg_and_as_csv_with_its_numbers() {
+fn every_plot_is_saved_as_svg_and_csv() {
     let dir = folder();
     report(dir.path(), &[]);
     let answer = scripted(dir.path(), &dir.path().join("out/report.html"), PRESS);
@@ -249,7 +249,7 @@ fn every_picture_is_saved_as_svg_and_as_csv_with_its_numbers() {
 
 /// A chart with too many lines to tell apart shows some of them, and the others on selection.
 #[test]
-fn of_many_cases_some_are_shown_and_the_others_on_demand() {
+fn excess_cases_are_shown_on_demand() {
     let dir = folder();
     let rates: Vec<String> = (11..=24).map(|rate| format!("{rate}mbit")).collect();
     report(
@@ -300,7 +300,7 @@ off = "41ms"
 "#;
 
 #[test]
-fn moments_at_which_hosts_were_off_are_dots_of_each_on_the_page_and_in_the_picture() {
+fn descheduled_times_are_dots_on_the_page_and_in_the_plot() {
     let dir = folder();
     fs::write(dir.path().join("two.toml"), OFF).unwrap();
     report(dir.path(), &[]);
@@ -321,7 +321,7 @@ fn moments_at_which_hosts_were_off_are_dots_of_each_on_the_page_and_in_the_pictu
 }
 
 #[test]
-fn odd_names_do_no_harm_where_they_are_saved() {
+fn odd_names_are_saved_safely() {
     let dir = folder();
     let names = "[[sweep.x]]\nname = \"=1+1\"\n[[sweep.x]]\nname = \"a\\rb\\u0001\"\n";
     let text = fs::read_to_string(dir.path().join("two.toml")).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn the_list_says_what_there_is_of_each_figure() {
+fn list_shows_the_scenarios_of_each_figure() {
     let dir = tempfile::tempdir().unwrap();
     let (code, document) = json(dir.path(), &["reproduce"]);
     assert_eq!(code, 0);
@@ -25,7 +25,7 @@ fn the_list_says_what_there_is_of_each_figure() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_with_the_nearest_name() {
+fn unknown_figure_is_refused_with_a_suggestion() {
     let dir = tempfile::tempdir().unwrap();
     let figure = refused(dir.path(), &["reproduce", "vmcc/fig99"], 2);
     assert!(figure.contains("vmcc/fig99: there is no such") && figure.contains("`vmcc/fig9`"), "{figure}");
@@ -44,7 +44,7 @@ fn what_is_not_there_is_refused_with_the_nearest_name() {
 }
 
 #[test]
-fn a_figure_is_run_reported_and_listed_and_not_run_over() {
+fn figure_is_run_and_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let run = ["reproduce", "vmcc/fig10", "--quick", "--out", "out"];
     let (code, document) = json(dir.path(), &run);
@@ -133,7 +133,7 @@ fn beside_a_kernel(dir: &Path, resumed: &[&str]) {
 
 /// The kernel engine is not there, or none of its programs, or it cannot express the figure: nothing is made, and the reason is said.
 #[test]
-fn what_no_engine_can_run_leaves_nothing() {
+fn unsupported_figure_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (figure, group) = ("mtcp/fig5", "mtcp");
     for what in [figure, group] {

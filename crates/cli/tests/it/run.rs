@@ -12,7 +12,7 @@ fn run_into(dir: &Path, out: &str, extra: &[&str]) -> (i32, Value) {
 }
 
 #[test]
-fn the_document_is_the_summary_file_and_fits_the_contract() {
+fn json_output_equals_the_summary_file_and_fits_the_schema() {
     let dir = folder();
     let (code, document) = run_into(dir.path(), "out", &[]);
     assert_eq!(code, 0);
@@ -77,7 +77,7 @@ fn cases_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn options_override_sweep_and_reseed() {
+fn options_override_sweeps_and_seeds() {
     let dir = folder();
     let (code, document) = run_into(
         dir.path(),
@@ -95,7 +95,7 @@ fn options_override_sweep_and_reseed() {
 }
 
 #[test]
-fn a_claim_that_fails_is_exit_1_and_the_results_are_there() {
+fn failed_claim_exits_1_and_keeps_the_results() {
     let dir = folder();
     let text = fs::read_to_string(dir.path().join("two.toml")).unwrap().replace("> 1000000", "> 1e15");
     fs::write(dir.path().join("two.toml"), text).unwrap();
@@ -105,7 +105,7 @@ fn a_claim_that_fails_is_exit_1_and_the_results_are_there() {
 }
 
 #[test]
-fn claims_about_cases_that_the_user_took_out_are_neither_true_nor_false() {
+fn claims_about_removed_cases_are_not_applicable() {
     let dir = folder();
     let out = |cc: &str| format!("out-{cc}");
     let (code, document) = run_into(dir.path(), &out("reno"), &["--set", "cc=reno"]);
@@ -126,7 +126,7 @@ fn claims_about_cases_that_the_user_took_out_are_neither_true_nor_false() {
 }
 
 #[test]
-fn a_claim_that_no_case_can_decide_fails_whatever_the_user_sets() {
+fn claim_that_no_case_can_decide_fails() {
     let dir = folder();
     let text = fs::read_to_string(dir.path().join("two.toml")).unwrap();
     fs::write(dir.path().join("two.toml"), text.replace("cc='lia')", "cc='lia', cc='reno')")).unwrap();
@@ -137,7 +137,7 @@ fn a_claim_that_no_case_can_decide_fails_whatever_the_user_sets() {
 }
 
 #[test]
-fn the_text_has_table_claims_and_report() {
+fn text_output_has_table_claims_and_report() {
     let dir = folder();
     let output = output(dir.path(), &["run", "two.toml", "--engine", "sim", "--out", "out"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -150,7 +150,7 @@ fn the_text_has_table_claims_and_report() {
 }
 
 #[test]
-fn quiet_keeps_stderr_empty_and_auto_says_which_engine_and_why() {
+fn quiet_keeps_stderr_empty_and_auto_explains_its_engine() {
     let dir = folder();
     let quiet = output(dir.path(), &["run", "two.toml", "--engine", "sim", "--out", "a", "--quiet"]);
     assert!(quiet.status.success() && quiet.stderr.is_empty());
@@ -161,7 +161,7 @@ fn quiet_keeps_stderr_empty_and_auto_says_which_engine_and_why() {
 }
 
 #[test]
-fn a_result_folder_that_exists_is_left_alone() {
+fn existing_result_folder_is_refused() {
     let dir = folder();
     fs::create_dir(dir.path().join("out")).unwrap();
     fs::write(dir.path().join("out/thesis.txt"), "mine").unwrap();
@@ -172,7 +172,7 @@ fn a_result_folder_that_exists_is_left_alone() {
 }
 
 #[test]
-fn impossible_scenarios_are_refused_before_anything_is_made() {
+fn impossible_scenarios_are_refused_without_output() {
     let dir = folder();
     for set in [
         "topology.rate=0bit",
@@ -191,7 +191,7 @@ fn impossible_scenarios_are_refused_before_anything_is_made() {
 }
 
 #[test]
-fn without_an_out_option_results_go_below_vmcc_results() {
+fn results_default_to_the_vmcc_results_folder() {
     let dir = folder();
     let output = output(dir.path(), &["run", "two.toml", "--engine", "sim"]);
     assert!(output.status.success());
@@ -200,7 +200,7 @@ fn without_an_out_option_results_go_below_vmcc_results() {
 }
 
 #[test]
-fn runs_that_start_in_the_same_second_do_not_collide() {
+fn runs_started_in_the_same_second_do_not_collide() {
     let dir = folder();
     let program = assert_cmd::cargo::cargo_bin("vmcc");
     let start = || {
@@ -218,7 +218,7 @@ fn runs_that_start_in_the_same_second_do_not_collide() {
 }
 
 #[test]
-fn a_folder_that_vmcc_did_not_make_is_not_to_be_removed() {
+fn foreign_folder_is_never_recommended_for_removal() {
     let dir = folder();
     fs::create_dir(dir.path().join("thesis")).unwrap();
     fs::write(dir.path().join("thesis/text"), "mine").unwrap();
@@ -232,7 +232,7 @@ fn a_folder_that_vmcc_did_not_make_is_not_to_be_removed() {
 }
 
 #[test]
-fn the_report_is_rebuilt_and_bad_folders_are_refused() {
+fn report_is_rebuilt_and_bad_folders_are_refused() {
     let dir = folder();
     run_into(dir.path(), "out", &[]);
     let report = dir.path().join("out/report.html");
@@ -250,7 +250,7 @@ fn the_report_is_rebuilt_and_bad_folders_are_refused() {
 
 #[test]
 #[cfg(not(feature = "kernel"))]
-fn without_the_kernel_engine_its_commands_say_how_to_get_it() {
+fn builds_without_the_kernel_engine_explain_how_to_get_it() {
     let dir = folder();
     for arguments in [
         &["run", "two.toml", "--engine", "kernel"][..],
@@ -267,7 +267,7 @@ fn without_the_kernel_engine_its_commands_say_how_to_get_it() {
 }
 
 #[test]
-fn the_simulator_bench_prints_the_work_it_did() {
+fn simulator_bench_prints_its_work() {
     let dir = folder();
     let (code, document) = json(dir.path(), &["bench", "sim", "--case", "engine-k8"]);
     assert_eq!(code, 0);

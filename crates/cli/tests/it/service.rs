@@ -22,14 +22,14 @@ fn analyze(arguments: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_the_unit() {
     let Some(output) = analyze(&["verify"]) else { return };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
 #[test]
-fn the_unit_exposes_little() {
+fn unit_has_a_low_exposure_score() {
     // Of 10.0; without its restrictions it would be 9.6.
     let Some(output) = analyze(&["security", "--offline=yes", "--threshold=50"]) else { return };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

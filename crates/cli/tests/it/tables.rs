@@ -29,7 +29,7 @@ fn cells(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn tables_fit_the_output_and_lose_no_figure() {
+fn tables_fit_the_output_without_losing_numbers() {
     let dir = folder();
     let whole =
         printed(dir.path(), "1000", &["--columns", "goodput_bps,rtt_us.p50,rtt_us.p99,drops,retransmits"]);
@@ -48,7 +48,7 @@ fn tables_fit_the_output_and_lose_no_figure() {
 }
 
 #[test]
-fn a_case_name_longer_than_the_line_is_wrapped() {
+fn case_name_longer_than_the_line_is_wrapped() {
     let dir = folder();
     let title = "host 擁塞 of the far rack ".repeat(8);
     let variants = format!(
@@ -66,7 +66,7 @@ fn a_case_name_longer_than_the_line_is_wrapped() {
 }
 
 #[test]
-fn columns_of_the_table_of_cases_are_chosen() {
+fn case_table_columns_are_selectable() {
     let dir = folder();
     let text = printed(dir.path(), "200", &["--columns", "goodput_bps,paths.a.rtt_us.min"]);
     let header: Vec<&str> = table_lines(&text).next().unwrap().split_whitespace().collect();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_answers() {
+    fn host_environment_is_read() {
         assert!(process_cpu_s().unwrap() > 0.0);
         assert!(peak_rss_bytes().unwrap() > 1 << 20);
         let environment = environment("x".into());

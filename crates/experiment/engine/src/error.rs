@@ -91,7 +91,7 @@ mod tests {
     struct Outer(#[source] std::io::Error);
 
     #[test]
-    fn the_engines_own_error_is_a_type_and_its_causes_are_said_once() {
+    fn engine_error_keeps_its_type_and_names_causes_once() {
         let error = EngineError::new(ErrorKind::Failed, Outer(std::io::Error::other("no disk")))
             .with_remedy("find the disk");
         assert_eq!(chain(&error), "reading a case: no disk");

@@ -68,7 +68,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn runs_of_one_second_get_folders_of_their_own() {
+    fn runs_in_one_second_get_distinct_folders() {
         let dir = tempfile::tempdir().unwrap();
         let plan = folder::Plan {
             vmcc: "x".into(),

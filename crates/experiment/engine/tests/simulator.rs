@@ -40,7 +40,7 @@ fn plan() -> Plan {
 }
 
 #[test]
-fn joules_are_not_judged_where_none_were_read_and_what_fails_says_why() {
+fn energy_claims_without_readings_are_undecided() {
     let claims = "[[claim]]\nid = 'energy'\ncheck = \"mean(package_j_per_gb, cc='lia') > 1\"\nanalysis = 'x'\n\
                   [[claim]]\nid = 'more'\ncheck = \"mean(goodput_bps, cc='lia') > 1e12\"\nanalysis = 'the links'\n\
                   kernel_analysis = 'the processors'\n";
@@ -113,7 +113,7 @@ fn in_one_go(plan: &Plan, out: &Path) -> Summary {
 }
 
 #[test]
-fn an_interrupted_session_is_resumed_and_ends_like_one_in_one_go() {
+fn interrupted_session_resumes_to_the_same_results() {
     let (dir, plan) = (tempfile::tempdir().unwrap(), plan());
     let whole = in_one_go(&plan, &dir.path().join("whole"));
 
@@ -151,7 +151,7 @@ fn an_interrupted_session_is_resumed_and_ends_like_one_in_one_go() {
 }
 
 #[test]
-fn without_a_folder_only_the_summary_is_left() {
+fn session_without_a_folder_keeps_the_summary_only() {
     let plan = plan();
     let mut session = Session::new(&plan, &SIMULATOR, None);
     execute(&mut session, &SIMULATOR).unwrap();
@@ -185,7 +185,7 @@ impl Engine for Refuses {
 }
 
 #[test]
-fn the_error_of_an_engine_arrives_as_its_own_type() {
+fn engine_error_keeps_its_type() {
     let plan = plan();
     let stop = AtomicBool::new(false);
     let mut session = Session::new(&plan, &Refuses, None);

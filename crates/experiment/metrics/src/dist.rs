@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distribution_needs_samples() {
+    fn distribution_requires_samples() {
         assert_eq!(Dist::from_samples(&mut []), None);
         let dist = Dist::from_samples(&mut [3.0, 1.0, 2.0]).unwrap();
         assert!(dist.p999.is_some_and(|p999| (p999 - 2.998).abs() < 1e-9), "{dist:?}");

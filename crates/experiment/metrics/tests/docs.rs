@@ -1,7 +1,7 @@
 //! The documented metrics are those of the catalogue.
 
 #[test]
-fn the_page_is_made_from_the_catalogue() {
+fn metrics_page_matches_the_catalogue() {
     let page = include_str!("../../../../docs/reference/metrics.md");
     assert!(
         page == vmcc_metrics::markdown::page(),

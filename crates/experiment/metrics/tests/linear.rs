@@ -67,6 +67,6 @@ fn asked_by_get(entries: usize) -> u64 {
 }
 
 #[test]
-fn a_look_up_costs_the_same_beside_any_number_of_entries() {
+fn lookup_allocates_independently_of_entry_count() {
     assert_eq!(asked_by_get(100), asked_by_get(800));
 }

@@ -57,7 +57,7 @@ fn joins(network: &Network, links: &[LinkId], from: NodeId, to: NodeId) {
 }
 
 #[test]
-fn what_is_named_is_what_is_built() {
+fn built_hosts_match_the_named_hosts() {
     for (topology, network) in all() {
         let ends = topology.as_kind().ends();
         let built: Vec<_> = hosts(&network).map(|host| network.host_name(host).to_owned()).collect();
@@ -70,7 +70,7 @@ fn what_is_named_is_what_is_built() {
 }
 
 #[test]
-fn every_way_joins_its_hosts_there_and_back() {
+fn every_route_joins_its_hosts_in_both_directions() {
     for (topology, network) in all() {
         for (from, to) in hosts(&network).flat_map(|a| hosts(&network).map(move |b| (a, b))) {
             let mut n = 0;
@@ -95,7 +95,7 @@ fn every_way_joins_its_hosts_there_and_back() {
 }
 
 #[test]
-fn a_fat_tree_has_all_its_shortest_paths_and_uses_every_link() {
+fn fat_tree_has_all_shortest_paths_and_uses_every_link() {
     let Topology::FatTree(kind) = topology(KINDS[6]) else { panic!("a fat tree") };
     let (network, tree) = (crate::Kind::network(&kind), kind.tree());
     assert_eq!((tree.hosts(), network.links.len(), network.hosts.len()), (16, 96, 16));
@@ -116,7 +116,7 @@ fn a_fat_tree_has_all_its_shortest_paths_and_uses_every_link() {
 }
 
 #[test]
-fn a_graph_spreads_flows_over_its_shortest_paths_only() {
+fn graph_spreads_flows_over_its_shortest_paths_only() {
     let network = topology(GRAPH).network();
     let mut n = 0;
     let mut draw = || {
@@ -129,7 +129,7 @@ fn a_graph_spreads_flows_over_its_shortest_paths_only() {
 }
 
 #[test]
-fn what_is_guaranteed_can_be_shaped() {
+fn guarantees_are_at_least_the_minimum_rate() {
     let text = r#"{"kind":"virtual-host","vms":2,"nics":2,"share":"htb","weights":[1000000,1],
         "vm_rate":"80mbit","path_rate":"80mbit","path_delay":"1us"}"#;
     let Topology::VirtualHost(kind) = topology(text) else { panic!("a virtual host") };
@@ -139,7 +139,7 @@ fn what_is_guaranteed_can_be_shaped() {
 }
 
 #[test]
-fn a_switch_has_a_name_as_a_host_has() {
+fn switch_names_are_validated_like_host_names() {
     for name in ["../x y", "", "a+b"] {
         let text = format!(
             r#"{{"kind":"graph","hosts":["a","b"],"links":[
@@ -154,7 +154,7 @@ fn a_switch_has_a_name_as_a_host_has() {
 }
 
 #[test]
-fn what_the_other_direction_does_not_say_is_as_in_the_first() {
+fn reverse_direction_inherits_unset_values() {
     let network = topology(ASYMMETRIC).network();
     let of = |link: u32| {
         let settings = &network.port(LinkId(link)).settings;
@@ -170,7 +170,7 @@ fn what_the_other_direction_does_not_say_is_as_in_the_first() {
 }
 
 #[test]
-fn a_fault_of_the_other_direction_stands_where_it_was_said() {
+fn fault_of_the_reverse_direction_names_its_key() {
     let path = |text: &str| {
         let topology: Topology = serde_json::from_str(text).unwrap();
         topology.as_kind().check(vmcc_units::Bytes::new(1500)).expect_err(text).path
@@ -197,7 +197,7 @@ fn a_fault_of_the_other_direction_stands_where_it_was_said() {
 }
 
 #[test]
-fn a_threshold_that_only_the_way_back_cannot_have_says_so() {
+fn threshold_invalid_in_the_reverse_direction_says_so() {
     let bad = |text: &str| {
         let topology: Topology = serde_json::from_str(text).unwrap();
         topology.as_kind().check(vmcc_units::Bytes::new(1500)).expect_err(text)

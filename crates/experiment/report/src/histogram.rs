@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_time_is_in_the_column_that_begins_below_it() {
+    fn every_sample_is_in_its_bin() {
         let samples = [90e3, 91e3, 360e3, 1440e3].map(|us| sample(1, us));
         let other = Sample { metric: "srtt_us".into(), ..sample(1, 5.0) };
         let histogram = Histogram::of(&summary(2), samples.iter().chain([&other])).expect("some");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_of_the_first_times_says_so() {
+    fn histogram_of_a_prefix_of_samples_is_labelled() {
         let mut summary = summary(1);
         let samples = [sample(0, 100.0), sample(0, 200.0)];
         let page = |summary: &Summary| {

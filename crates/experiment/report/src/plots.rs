@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_of_all_runs_are_distributed_and_the_first_run_is_drawn_over_time() {
+    fn rtt_distribution_has_all_runs_and_the_time_series_the_first() {
         let summary: Summary = serde_json::from_value(serde_json::json!({
             "schema": 1, "scenario": "s", "engine": "sim", "work": {}, "cases": [{ "set": {}, "runs": [] }],
             "environment": { "vmcc": "0", "os": "l", "cpus": 1 },
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_look_like_numbers_are_no_axis() {
+    fn names_like_inf_and_nan_are_no_numeric_axis() {
         let texts = |texts: [&str; 3]| quantities(&texts.map(str::to_owned)).map(|(values, _)| values);
         assert_eq!(texts(["1", "2.5", "-3"]), Some(vec![1.0, 2.5, -3.0]));
         assert_eq!((texts(["inf", "nan", "3"]), texts(["infinity", "1", "2"])), (None, None));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_has_a_cell_of_each_engine_whether_or_not_it_was_checked_there() {
+    fn claim_has_a_cell_for_each_engine() {
         let (sim, kernel) = (
             summary(&[("first", Some(1.5), true), ("second", Some(0.5), false)]),
             summary(&[("second", None, true), ("third", Some(2.0), true)]),

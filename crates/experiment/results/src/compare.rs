@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_paired_by_what_is_swept() {
+    fn cases_are_paired_by_swept_values() {
         let (old, new) =
             (summary(&[("lia", &[1e6]), ("olia", &[2e6])]), summary(&[("olia", &[3e6]), ("vmcc", &[1e6])]));
         let comparison = compare(&old, &new);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_one_result_lacks_are_unknown() {
+    fn values_missing_from_one_result_are_unknown() {
         let half = Compared { before: Some(1.0), after: None, difference: None };
         let condition: Condition = "drops > 5".parse().unwrap();
         assert_eq!(condition.judge(&half), Met::Unknown);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_leave_out_unit_and_mean() {
+    fn metric_names_without_unit_or_mean_match() {
         let about =
             |metric: &str, name: &str| format!("{metric} > 0").parse::<Condition>().unwrap().is_about(name);
         for metric in ["rtt_us.p99", "rtt.p99"] {

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_traffic_have_their_own_figures() {
+    fn traffic_entries_have_separate_figures() {
         let all = entries(&summary(&[("mp", 12e6), ("tcp1", 5e6), ("tcp2", 3e6)]));
         let goodput = |(name, columns): &(String, Vec<Column>)| {
             (
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_claim_has_the_unit_of_its_metric() {
+    fn claim_value_has_the_unit_of_its_metric() {
         let mut claim = ClaimResult {
             id: "x".into(),
             check: "mean(goodput_bps) >= 1.5 * mean(goodput_bps, cc='lia')".into(),

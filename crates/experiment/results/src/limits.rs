@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn many_entries_are_one_note() {
+    fn notes_of_many_entries_are_merged() {
         let names: Vec<String> = (0..9).map(|n| format!("traffic.e{n}.rwnd_limited")).collect();
         let all: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 0.9)).collect();
         let notes = limit_notes(&summary(&[&all]));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_pause_by_themselves_are_no_limit() {
+    fn application_pauses_are_no_limit() {
         let pauses = [("traffic.web.app_limited", 0.9)];
         assert!(limit_notes(&summary(&[&pauses])).is_empty());
         let endless = [("traffic.web.app_limited", 0.9), ("traffic.web.stalled_us", 0.0)];

@@ -73,7 +73,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_whole_run_leaves_the_folder_and_nothing_else() {
+fn complete_run_leaves_its_folder_only() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
     let folder = PartialFolder::open(&target, plan(), false).unwrap();
@@ -92,7 +92,7 @@ fn a_whole_run_leaves_the_folder_and_nothing_else() {
 }
 
 #[test]
-fn an_existing_folder_is_refused_unless_empty() {
+fn existing_folder_is_refused_unless_empty() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
     fs::create_dir(&target).unwrap();
@@ -104,7 +104,7 @@ fn an_existing_folder_is_refused_unless_empty() {
 }
 
 #[test]
-fn an_interrupted_run_keeps_what_it_finished_and_resumes() {
+fn interrupted_run_keeps_finished_cases_and_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
     let folder = PartialFolder::open(&target, plan(), false).unwrap();
@@ -129,7 +129,7 @@ fn an_interrupted_run_keeps_what_it_finished_and_resumes() {
 }
 
 #[test]
-fn an_interrupted_run_without_results_leaves_nothing() {
+fn interrupted_run_without_results_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let folder = PartialFolder::open(&dir.path().join("out"), plan(), false).unwrap();
     assert_eq!(folder.abandon().unwrap(), None);
@@ -137,7 +137,7 @@ fn an_interrupted_run_without_results_leaves_nothing() {
 }
 
 #[test]
-fn two_processes_cannot_share_a_folder_and_nothing_cannot_be_resumed() {
+fn shared_folder_and_resume_without_results_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
     let nothing = PartialFolder::open(&target, plan(), true);
@@ -151,7 +151,7 @@ fn two_processes_cannot_share_a_folder_and_nothing_cannot_be_resumed() {
 }
 
 #[test]
-fn of_many_that_start_at_once_one_gets_the_folder_and_the_others_leave_no_trace() {
+fn concurrent_starts_create_one_folder() {
     for _ in 0..20 {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("out");
@@ -167,7 +167,7 @@ fn of_many_that_start_at_once_one_gets_the_folder_and_the_others_leave_no_trace(
 }
 
 #[test]
-fn what_is_no_result_folder_is_called_so() {
+fn other_folders_are_refused_as_results() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "mine").unwrap();
@@ -180,7 +180,7 @@ fn what_is_no_result_folder_is_called_so() {
 }
 
 #[test]
-fn a_summary_of_another_schema_is_refused() {
+fn summary_of_another_schema_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut other = summary(Vec::new());
     other.schema = 99;

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scenario_of_a_paper_is_of_a_listed_figure() {
+    fn every_paper_scenario_belongs_to_a_listed_figure() {
         let of_paper = |b: &&Builtin| ALL.iter().any(|paper| b.name.starts_with(&format!("{}/", paper.key)));
         let whys =
             ALL.iter().flat_map(|p| p.figures.iter().filter(|f| f.without.is_some()).map(move |f| (p, f)));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_figure_is_recognized() {
+    fn mistyped_figure_gets_a_suggestion() {
         assert_eq!(nearest("vmcc/fig99").first().map(String::as_str), Some("vmcc/fig9"));
         assert_eq!(nearest("vmmc").first().map(String::as_str), Some("vmcc"));
         assert!(nearest("something else entirely").is_empty());

@@ -158,7 +158,7 @@ mod tests {
     use crate::model::SizeDist;
 
     #[test]
-    fn quantiles_meet_the_points_and_interpolate() {
+    fn quantiles_interpolate_between_the_points() {
         let web = Sizes::from(&SizeDist::Named(Named::WebSearch));
         assert_eq!(web.quantile(0.53), Bytes::new(80_000));
         assert_eq!(web.quantile(0.35), Bytes::new(40_000));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_those_of_the_sampled_distribution() {
+    fn means_match_the_sampled_distribution() {
         for named in [Named::WebSearch, Named::DataMining, Named::Cache, Named::Hadoop] {
             let sizes = Sizes::from(&SizeDist::Named(named));
             let n = 1_000_000;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn published_points_rise_to_one() {
+    fn published_distributions_are_monotone_up_to_one() {
         for named in Named::NAMES.iter().filter_map(|name| Named::by_name(name)) {
             let points = named.points();
             assert!(points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_those_that_are_named_and_no_more_than_subflows() {
+    fn paths_are_the_named_ones_up_to_the_subflow_count() {
         for (more, lanes) in [
             ("", &[0, 1, 2][..]),
             ("subflows=2", &[0, 1]),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_of_ours_choose_is_theirs() {
+    fn own_programs_choose_their_settings() {
         let settings = quic("scheduler='blest'\nack_path='fixed'\ncc='dctcp'").settings;
         assert_eq!((settings.scheduler.as_str(), settings.ack_path), ("blest", AckPolicy::First));
         assert_eq!((settings.algorithm.as_str(), settings.ecn, settings.datagram), ("dctcp", true, 1472));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_programs_cannot_do_is_named() {
+    fn unsupported_settings_of_quic_programs_are_named() {
         for (more, key) in
             [("write_rate='1mbit'", "traffic.bulk.write_rate"), ("subflows=4", "traffic.bulk.subflows")]
         {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_cut_in_the_order_of_time() {
+    fn path_cuts_are_ordered_by_time() {
         let event = |at: &str, kind: &str| format!("[[event]]\nat='{at}'\nkind='{kind}'\nlink='b'\n");
         let cuts = spec(&(event("3s", "link-up") + &event("2s", "link-down"))).unwrap().cuts;
         let cuts: Vec<_> = cuts.iter().map(|cut| (cut.at, cut.path, cut.up)).collect();

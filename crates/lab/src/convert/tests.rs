@@ -38,7 +38,7 @@ fn refused_in(name: &str, set: &[&str], key: &str) {
 }
 
 #[test]
-fn the_demo_converts() {
+fn demo_scenario_converts() {
     let specs = convert("demo", &[]).unwrap();
     assert_eq!(specs.len(), 4);
     for spec in &specs {
@@ -52,19 +52,19 @@ fn the_demo_converts() {
 }
 
 #[test]
-fn delays_beyond_the_labs_own_are_kept() {
+fn configured_delay_is_kept() {
     let specs = convert("demo", &["topology.delay=10ms"]).unwrap();
     assert_eq!(specs[0].paths[0].out.wire.delay, Nanos::from_millis(10));
 }
 
 #[test]
-fn the_runs_end_stops_what_goes_on() {
+fn run_end_stops_open_entries() {
     let specs = convert("demo", &["duration=8s"]).unwrap();
     assert_eq!((specs[0].flows[1].role, specs[0].flows[1].stop), (Role::Competing, Nanos::from_secs(8)));
 }
 
 #[test]
-fn what_the_kernel_engine_cannot_do_is_named() {
+fn unsupported_settings_of_the_kernel_engine_are_named() {
     refused(&["topology.loss.probability=0.01", "topology.loss.burst=3pkt"], "topology.loss.burst");
     refused(&["topology.jitter=1ms"], "topology.jitter");
     refused(&["host.scheduler=blest"], "host.scheduler");
@@ -79,7 +79,7 @@ fn what_the_kernel_engine_cannot_do_is_named() {
 }
 
 #[test]
-fn each_direction_is_built_as_it_is_described() {
+fn each_direction_is_converted_separately() {
     let spec = of_text(
         "[topology]\nkind='parallel-paths'\npaths=1\nrate='100mbit'\ndelay='20us'\njitter='3ms'\nreorder=true\n\
          reverse={rate='5mbit',delay='8ms',jitter='0s',loss=0.01,buffer='10pkt'}\n[[traffic]]\nkind='bulk'\n",
@@ -110,7 +110,7 @@ fn every_marking_scenario_converts() {
 }
 
 #[test]
-fn a_virtual_host_has_a_lane_per_vnic_and_moves_them() {
+fn virtual_host_has_a_subnet_per_vnic_and_moves_them() {
     let name = "marking/virtual-host";
     let specs =
         convert(name, &["variant=moving", "topology.vnics=3", "topology.nic_of_vnic=[0,1,1]"]).unwrap();
@@ -126,7 +126,7 @@ fn a_virtual_host_has_a_lane_per_vnic_and_moves_them() {
 }
 
 #[test]
-fn vms_that_borrow_have_guarantees_by_weight() {
+fn borrowing_vms_get_guarantees_by_weight() {
     let set = ["variant=lending", "topology.weights=[3,1]", "path_rate=100mbit"];
     let specs = convert("marking/virtual-host", &set).unwrap();
     let Layout::VirtualHost(host) = &specs[0].layout else { panic!("{:?}", specs[0].layout) };
@@ -137,7 +137,7 @@ fn vms_that_borrow_have_guarantees_by_weight() {
 }
 
 #[test]
-fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
+fn unsupported_settings_of_virtual_hosts_are_named() {
     let refused = |set: &[&str], key| refused_in("marking/virtual-host", set, key);
     let bursts = ["variant=capped", "topology.path_loss.probability=0.01", "topology.path_loss.burst=3pkt"];
     refused(&bursts, "topology.path_loss.burst");
@@ -153,7 +153,7 @@ fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
 
 /// But one whose vNIC moves, as in `examples/virtual-host`.
 #[test]
-fn a_vm_behind_a_virtual_switch_may_be_a_virtual_machine() {
+fn vm_behind_a_virtual_switch_can_be_a_real_vm() {
     let specs = convert("examples/virtual-machine", &[]).unwrap();
     assert!(specs.iter().all(|spec| spec.machines.hosts.len() == 1 && !spec.userspace_links_impair()));
     let asked = convert("examples/virtual-machine-objects", &[]).unwrap();
@@ -176,7 +176,7 @@ fn linger(text: &str) -> Nanos {
 
 /// The last counts of a connection's sockets are seen by whoever looks at them, and a machine that is off does not look.
 #[test]
-fn what_is_fetched_from_a_machine_stays_until_that_has_looked() {
+fn served_files_stay_until_the_vm_has_read_them() {
     let machine = |text: &str| text.replace("[topology]", "machines='client'\n[topology]");
     let off = "[[event]]\nkind='deschedule'\nat='0s'\nhost='client'\non='200ms'\noff='300ms'\n";
     assert_eq!(linger(FETCHED), Nanos::from_millis(50));
@@ -185,7 +185,7 @@ fn what_is_fetched_from_a_machine_stays_until_that_has_looked() {
 }
 
 #[test]
-fn what_a_machine_cannot_do_is_refused_by_what_makes_it_one() {
+fn unsupported_vm_settings_are_refused_by_key() {
     let refused = |text: &str, key: &str, problem: &str| {
         let error = of_text(text).expect_err(problem).to_string();
         assert!(error.starts_with(key) && error.contains(problem), "{error}");
@@ -205,7 +205,7 @@ fn what_a_machine_cannot_do_is_refused_by_what_makes_it_one() {
 
 /// A host that is off in one case is a machine in all, one that is named only in those that name it.
 #[test]
-fn a_machine_that_is_named_is_one_in_its_own_case() {
+fn vm_setting_applies_to_its_own_case_only() {
     let named = case(&FETCHED.replace("[topology]", "machines='client'\n[topology]"));
     let hosts = |case: &ResolvedCase, off: &[&str]| {
         let off = off.iter().map(|&name| name.to_owned()).collect();
@@ -239,7 +239,7 @@ fn entries_between_the_same_hosts_have_the_same_number_of_subflows() {
 
 /// A message that names a key which no scenario has helps nobody.
 #[test]
-fn what_is_refused_is_named_by_keys_that_exist() {
+fn refusals_name_existing_keys() {
     let traffic = "[[traffic]]\nkind='bulk'\nname='x'\n";
     let link = |to: &str| {
         format!(
@@ -267,7 +267,7 @@ fn what_is_refused_is_named_by_keys_that_exist() {
 
 /// Of `examples/graph`, two routes have their narrowest link in common.
 #[test]
-fn paths_that_share_a_queue_are_both_read_at_it() {
+fn paths_through_one_queue_are_both_sampled_there() {
     let specs = convert("examples/graph", &[]).unwrap();
     let Layout::Routed(routed) = &specs[0].layout else { panic!("{:?}", specs[0].layout) };
     let ports = |path| OfPaths::ports_of(path, routed.links.iter().map(|link| &link.paths));
@@ -286,7 +286,7 @@ fn paths_that_share_a_queue_are_both_read_at_it() {
 }
 
 #[test]
-fn rounds_are_flows_of_their_own_and_wait_for_each_other() {
+fn each_round_is_a_flow_that_waits_for_the_previous_one() {
     let network =
         "[topology]\nkind='leaf-spine'\nleaves=3\nspines=2\nhosts_per_leaf=1\nrate='40mbit'\ndelay='20us'\n";
     let traffic = "[[traffic]]\nkind='sized'\nfrom='*'\nto='*'\npairing='all'\nsize='10kB'\nrounds=2\n";
@@ -296,7 +296,7 @@ fn rounds_are_flows_of_their_own_and_wait_for_each_other() {
 }
 
 #[test]
-fn a_file_is_read_or_put_as_its_entry_says() {
+fn file_entries_convert_to_get_or_put() {
     let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
     let of = |traffic: &str| of_text(&format!("{network}[[traffic]]\nkind='sized'\nsize='10kB'\n{traffic}"));
     let fetched = |traffic: &str| of(traffic).unwrap().flows[0].job.is_fetched();
@@ -306,7 +306,7 @@ fn a_file_is_read_or_put_as_its_entry_says() {
 }
 
 #[test]
-fn objects_come_on_connections_that_stay_open_if_asked_for() {
+fn persistent_objects_use_open_connections() {
     let of = |traffic: &str| {
         let paths = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
         of_text(&format!("{paths}[[traffic]]\nkind='poisson'\nsizes='10kB'\nper_second=9.0\n{traffic}"))
@@ -326,7 +326,7 @@ fn objects_come_on_connections_that_stay_open_if_asked_for() {
 }
 
 #[test]
-fn an_incast_comes_in_rounds_at_its_times() {
+fn incast_rounds_start_at_their_times() {
     let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
     let of = |interval: &str| {
         let text = format!(
@@ -373,7 +373,7 @@ fn requests_are_answered_by_the_receiver_of_the_entry() {
 }
 
 #[test]
-fn files_of_other_programs_are_put_one_per_connection() {
+fn files_of_other_programs_use_one_connection_each() {
     let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
     let of = |traffic: &str| of_text(&format!("{network}[[traffic]]\nkind='sized'\nsize='10kB'\n{traffic}"));
     for program in ["rsync", "rsync-ssh", "ftp"] {
@@ -385,7 +385,7 @@ fn files_of_other_programs_are_put_one_per_connection() {
 }
 
 #[test]
-fn a_congestion_generator_has_a_flow_for_each_path() {
+fn congestion_generator_has_a_flow_per_path() {
     let network =
         "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n";
     let of = |more: &str| {
@@ -406,7 +406,7 @@ fn a_congestion_generator_has_a_flow_for_each_path() {
 }
 
 #[test]
-fn time_on_the_empty_network_is_that_of_a_flows_own_paths() {
+fn unloaded_time_uses_the_paths_of_the_flow() {
     let ms = |text: &str, bytes: u64| {
         let spec = of_text(&format!(
             "[topology]\nkind='parallel-paths'\nrate='100mbit'\ndelay='1ms'\n\

@@ -160,7 +160,7 @@ mod tests {
     use crate::convert::tests::of_text;
 
     #[test]
-    fn netem_is_asked_for_where_packets_that_are_sent_overtake_each_other() {
+    fn netem_is_required_for_reordering() {
         let asks = |text: &str| {
             let traffic = "[[traffic]]\nkind='bulk'\nprotocol='tcp'\nfrom='a'\nto='b'\n";
             needed(&of_text(&format!("{text}{traffic}")).unwrap()).contains(&"qdisc-netem".to_owned())
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn netem_is_asked_for_where_a_path_jitters() {
+    fn netem_is_required_for_jitter() {
         let asks = |more: &str| {
             let text = format!(
                 "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n{more}\

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_with_other_seeds_are_other_runs() {
+    fn arrivals_depend_on_the_seed() {
         let case = crate::convert::tests::case(
             "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n\
              [[traffic]]\nkind='poisson'\nload=0.2\nsizes='100kB'\n",

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_complete_control_lines_count() {
+    fn partial_control_lines_are_ignored() {
         let said = |text: &str| state(text.as_bytes());
         assert_eq!(said(""), State { ready: false, exit_code: None });
         assert_eq!(said("read"), State { ready: false, exit_code: None });
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_reaches_the_program_unchanged() {
+    fn arguments_reach_the_program_unchanged() {
         let words = ["plain", "two words", "it's", "$HOME `id` \\", "", "*", "new\nline", "-n"];
         let quoted_words = words.map(|word| String::from_utf8(quoted(OsStr::new(word))).expect("UTF-8"));
         let script = format!("printf '%s\\0' {}", quoted_words.join(" "));

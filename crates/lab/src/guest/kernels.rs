@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn series_are_whole_numbers() {
+    fn kernel_series_match_whole_numbers() {
         let store =
             store(&["6.1.0-50-cloud-amd64", "6.12.107+deb13-cloud-amd64", "6.18.15+deb13-cloud-amd64"]);
         let of = |series: &str| kernels_in(store.path()).iter().filter(|kernel| kernel.is_of(series)).count();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_is_by_number_not_by_letter() {
+    fn kernel_versions_are_compared_numerically() {
         let store =
             store(&["6.9.1-cloud-amd64", "6.12.107+deb13-cloud-amd64", "7.0.2-cloud-amd64", "6.12.94-x"]);
         let mut found = kernels_in(store.path());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_kernel_is_none() {
+    fn incomplete_kernel_folder_is_ignored() {
         let store = store(&[]);
         std::fs::create_dir(store.path().join("6.1.0-50-cloud-amd64")).expect("a directory");
         std::fs::create_dir(store.path().join(".fetch.abc")).expect("a directory");

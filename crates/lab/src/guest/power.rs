@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_stops_and_goes_on_as_often_as_it_shall() {
+    fn process_is_stopped_and_continued_by_schedule() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
         let (power, enough) = (Power::default(), AtomicBool::new(false));
         power.begins(child.id());

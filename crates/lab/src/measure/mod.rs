@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_busy_that_is_hardly_ever_idle() {
+    fn host_without_idle_time_is_busy() {
         let spec = crate::convert::tests::of_text(
             "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n",
         )
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_beyond_every_algorithms_range_has_run_away() {
+    fn window_above_every_algorithm_range_is_runaway() {
         let points = |cwnd_pkt| [Point::default(), Point { cwnd_pkt, ..Point::default() }];
         assert!(!ran_away(&points(vmcc_cc::MAX_CWND_PKT)));
         assert!(ran_away(&points(229_806_049)), "as seen on a guarded kernel");

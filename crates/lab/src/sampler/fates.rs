@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_withdrawn_before_or_after_its_subflow_ends() {
+    fn address_withdrawal_is_matched_before_or_after_subflow_end() {
         let spec = crate::convert::tests::of_text(
             "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n",
         )
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_its_socket_says_why_a_subflow_was_closed() {
+    fn socket_error_gives_the_close_reason_of_a_subflow() {
         for (error, reset, withdrawn, why) in [
             (Some(103), false, false, Closed::Guard),
             (Some(110), false, false, Closed::Timeout),

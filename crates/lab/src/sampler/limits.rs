@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn times_add_up_to_the_socket_life() {
+    fn limit_times_add_up_to_the_socket_lifetime() {
         assert_eq!(times((1_000_000, 0, 0), 0, 0), [1e6, 0.0, 0.0, 0.0]);
         assert_eq!(times((1_000_000, 900_000, 0), 0, 0), [1e5, 9e5, 0.0, 0.0]);
         assert_eq!(times((400_000, 0, 0), 0, 0), [4e5, 0.0, 0.0, 6e5], "idle");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_never_said_to_be_longer_than_it_was() {
+    fn stall_length_is_never_overestimated() {
         assert_eq!(stalled(&[(0, 100), (10, 200), (20, 300)]), 0, "it never stood");
         // From somewhere before 10 to somewhere after 40.
         assert_eq!(stalled(&[(0, 100), (10, 200), (20, 200), (40, 200), (50, 300)]), 30);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_for_the_first_data_is_no_stall_unless_none_come() {
+    fn wait_for_the_first_data_is_no_stall_unless_none_arrives() {
         assert_eq!(stalled(&[(0, 0), (10, 37), (50, 37), (60, 1_000), (70, 2_000)]), 0);
         assert_eq!(stalled(&[(0, 0), (10, 37), (50, 37)]), 50);
     }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_lasts_until_its_end_and_joins_with_others() {
+    fn pattern_ends_at_its_stop_time_and_merges_with_others() {
         assert_eq!(turns(&[(0, 500, fixed(100, 150))]), [(100, 150), (100, 150)]);
         assert_eq!(turns(&[(0, 400, fixed(100, 250))]), [(100, 250)]);
         assert_eq!(turns(&[(100, 9999, fixed(300, 400))]), [(400, 400)], "the run ends");
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_repeats_and_may_have_parts_of_no_length() {
+    fn recorded_pattern_repeats_and_allows_zero_lengths() {
         let pairs = [(10, 0), (20, 300), (0, 50)].map(|(on, off)| (Nanos::new(on), Nanos::new(off)));
         let found = turns(&[(0, 800, Lengths::Recorded(pairs.to_vec()))]);
         assert_eq!(found, [(30, 350), (30, 350), (30, 10)], "cut where the pattern ends");
     }
 
     #[test]
-    fn random_times_have_their_means_and_depend_on_the_seed() {
+    fn random_times_have_their_means_and_follow_the_seed() {
         let of = |seed| {
             let lengths = Lengths::Random(Nanos::from_millis(3), Nanos::from_millis(30));
             let sleep = Deschedule { host: 0, at: Nanos::ZERO, until: Nanos::from_secs(3000), lengths };

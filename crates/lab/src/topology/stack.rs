@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_stack_is_called_as_that_of_another_host() {
+    fn stack_names_are_unique_per_host() {
         let hosts = ["a", "a.2"].map(str::to_owned);
         let plan = |host, cc: &str| StackPlan {
             host,

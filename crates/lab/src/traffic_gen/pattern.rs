@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_depend_on_their_offset() {
+    fn pattern_bytes_depend_on_the_offset() {
         let pattern = Pattern::new();
         let whole: Vec<u8> = (0..4).flat_map(|i| pattern.at(i * 50_000, 50_000).to_vec()).collect();
         for offset in [0, 1, 49_999, PERIOD - 1, PERIOD, 130_000] {

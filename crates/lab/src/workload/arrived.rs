@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_the_same_to_the_last_byte() {
+    fn files_are_compared_to_the_last_byte() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, content: &[u8]| {
             let path = dir.path().join(name);

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_of_the_kernels_table_has_both_ends_and_the_inode() {
+    fn socket_table_row_has_both_ends_and_the_inode() {
         let line = "   1: 0100007F:03E7 0200000A:1451 01 00000000:00000000 00:00000000 00000000     0        0 12345 1 0 20 4 30 10 -1";
         if cfg!(target_endian = "little") {
             assert_eq!(row(line), Some((999, (Ipv4Addr::new(10, 0, 0, 2), 5201), 12345)));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_of_this_process_is_found_by_its_socket() {
+    fn connection_is_found_by_its_socket_inode() {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let server = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
         let pid = i32::try_from(std::process::id()).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_transfers_are_refused() {
+    fn malformed_transfer_lines_are_refused() {
         let ended = |text: &str| exit_with(text.to_owned(), None);
         let size = Bytes::new(1_000);
         let all = transfers(&ended("0 0.5 0.25\n4000 0 -\n"), size).unwrap();

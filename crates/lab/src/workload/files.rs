@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_became_of_a_transfer() {
+    fn transfer_line_is_parsed() {
         let (flow, programs) = (flow(), Programs::default());
         let files = Files { flow: &flow, programs: &programs, size: Bytes::new(1000), rate: None };
         let whole = files.connection("40000 0.25 201 0").unwrap();

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_limits_the_transfer_in_bytes_per_second() {
+    fn rate_limit_is_passed_in_bytes_per_second() {
         let to = (Ipv4Addr::new(10, 0, 0, 2), control_port(5_201));
         let with = |rate| script(Path::new("/proc/7/root/run/data"), to, rate);
         assert!(with(None).ends_with("-p 15201 ftp://10.0.0.2; put \"/proc/7/root/run/data\" -o files/1"));

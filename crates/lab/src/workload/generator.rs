@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_carry_what_the_periods_say() {
+    fn both_ends_follow_the_periods() {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         receiver.set_read_timeout(Some(REPORT_INTERVAL)).unwrap();
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_came_late_lose_nothing() {
+    fn late_reports_lose_nothing() {
         let read = intervals("0.1 1000\n0.4 3000\n").unwrap();
         assert_eq!(read[1], Interval { start_s: 0.1, end_s: 0.4, bytes: 2_000.0 });
         assert!(intervals("0.1\n").is_err() && intervals("x 1\n").is_err());

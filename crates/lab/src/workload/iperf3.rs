@@ -206,7 +206,7 @@ mod tests {
         "end": {} } }"#;
 
     #[test]
-    fn connections_are_told_apart_and_windows_prorated() {
+    fn connections_are_distinguished_and_windows_prorated() {
         let report = parse(GOOD.as_bytes()).unwrap();
         assert_eq!(report.connections[0].port, 4000);
         assert_eq!(report.connections[0].bytes_within(0.5, 1.5), 500.0 + 1500.0);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_told_to_end_says_what_it_read() {
+    fn terminated_server_reports_received_bytes() {
         let programs = Programs::default();
         let spec = crate::convert::tests::of_text(
             "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n",
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_the_json_are_errors_whatever_the_exit_code() {
+    fn json_errors_are_errors_at_any_exit_code() {
         for (json, expected) in [
             (r#"{ "start": {}, "error": "unable to connect" }"#, "unable to connect"),
             (r#"{ "server_output_json": { "start": {}, "error": "busy" } }"#, "the server says: busy"),

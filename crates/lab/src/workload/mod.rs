@@ -469,7 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_whose_port_nobody_said_gets_sockets_that_are_left() {
+    fn connection_without_a_reported_port_gets_a_remaining_socket() {
         let connection =
             |port, took_s| Connection { port, took_s, ..Report::of_none(1).connections.remove(0) };
         let track = |port, token| {
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_a_run_began_is_not_of_it() {
+    fn bytes_read_before_the_run_are_excluded() {
         let interval = |start_s| Interval { start_s, end_s: start_s + 1.0, bytes: 1_000.0 };
         let connection = Connection {
             port: 1,

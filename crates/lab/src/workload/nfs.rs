@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_the_file_to_the_last_byte() {
+    fn chunks_cover_the_file_to_the_last_byte() {
         assert!(compare(b"abc", b"abc").is_ok());
         for (got, at) in [(&b"abd"[..], "byte 2"), (b"ab", "byte 2"), (b"abcd", "byte 3"), (b"", "byte 0")] {
             assert!(compare(got, b"abc").unwrap_err().to_string().contains(at), "{got:?}");

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_have_their_sizes_and_none_is_like_another() {
+    fn objects_have_their_sizes_and_distinct_contents() {
         let store = ObjectStore::of(&[10, 1_000, 1_000].map(Bytes::new));
         assert_eq!([0, 1, 2].map(|number| store.object(number).len()), [10, 1_000, 1_000]);
         assert_ne!(store.object(1), store.object(2));

@@ -158,7 +158,7 @@ mod tests {
     const SIZES: [Bytes; 2] = [Bytes::new(1_000), Bytes::new(3_000)];
 
     #[test]
-    fn what_connections_tell_belongs_to_their_numbers() {
+    fn client_reports_are_matched_by_connection_number() {
         let told =
             "opened 1 4001\n1 1 0.5 0.75 0.5\nopened 0 4000\n0 0 0.25 0.25 0.125\n1 0 0.5 1 -\n1 1 1.5 - -\n";
         let all = connections(told, 3, &SIZES).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_say_nothing_are_refused() {
+    fn malformed_client_lines_are_refused() {
         for line in ["", "opened 2 4000", "opened 0", "0 2 0 0 0", "0 0 x 0 0", "0 0 0 0", "0 0 - 0 0"] {
             let error = connections(&format!("{line}\n"), 2, &SIZES).unwrap_err().to_string();
             assert!(error.contains("cannot be read"), "{line}: {error}");

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_of_a_log_is_a_transaction() {
+    fn each_log_line_is_a_transaction() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("log.7"), "3 1 12567 0 1795740840 668229\n0 1 13146 0 1795740840 668741\n")
             .unwrap();

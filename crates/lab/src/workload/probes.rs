@@ -215,25 +215,25 @@ mod tests {
     }
 
     #[test]
-    fn who_is_there_answers_each() {
+    fn responder_answers_each_probe() {
         let requests = asked(true);
         assert!(requests.len() > 5 && requests.iter().any(|one| one.took_s.is_some()), "{requests:?}");
         assert!(requests.is_sorted_by(|a, b| a.sent_s < b.sent_s));
     }
 
     #[test]
-    fn nobody_answers_where_nobody_is() {
+    fn probes_without_a_responder_are_lost() {
         let requests = asked(false);
         assert!(requests.len() > 5 && requests.iter().all(|one| one.took_s.is_none()), "{requests:?}");
     }
 
     #[test]
-    fn sizes_are_those_of_packets() {
+    fn probe_sizes_include_headers() {
         assert_eq!((payload(Bytes::new(64)), payload(Bytes::new(20))), (36, 4));
     }
 
     #[test]
-    fn a_line_that_is_none_is_named() {
+    fn malformed_probe_line_is_named() {
         for line in ["", "1", "1 x", "x 1"] {
             assert!(request(line).is_err_and(|e| e.to_string().contains(line)), "{line}");
         }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_counts_from_the_senders_order() {
+    fn arrived_bytes_count_from_the_start_order() {
         // The receiver was there a second before; the flow lasts four.
         let events = [
             begun(9_000),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_keep_what_they_said_last() {
+    fn path_keeps_its_last_report() {
         let path = |ms: u64, reductions| {
             let at = Duration::from_millis(ms);
             Event::Path(PathSample {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_than_were_sent_are_no_figures() {
+    fn corrupted_bytes_give_no_figures() {
         let wrong = [begun(0), Event::Wrong { connection: 0, bytes: (10, 20) }];
         let error = read(&[begun(0), ESTABLISHED], &wrong).unwrap_err().to_string();
         assert!(error.contains("from byte 10 to 20"), "{error}");

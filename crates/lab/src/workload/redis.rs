@@ -260,7 +260,7 @@ mod tests {
         avg       min       p50       p95       p99       max\n        0.096     0.024     0.087     0.135     0.183     9.351\n";
 
     #[test]
-    fn a_report_gives_counts_and_percentiles() {
+    fn report_gives_counts_and_percentiles() {
         let answers = parse(&format!("{SAID}unfinished 0\n")).unwrap();
         assert_eq!((answers.answered, answers.unfinished, answers.secs), (200, 0, 0.29));
         assert_eq!(answers.latencies_ns.len(), 200, "each request once");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_cannot_be_read_are_refused() {
+    fn malformed_reports_are_refused() {
         for (from, to) in [
             ("200 requests completed", "many requests completed"),
             ("(cumulative count 110)", "(cumulative)"),

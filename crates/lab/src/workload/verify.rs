@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_complete_with_its_last_byte() {
+    fn response_is_complete_with_its_last_byte() {
         let cache = b"VALUE object3 0 10\r\n0123456789\r\nEND\r\n".to_vec();
         let web = b"HTTP/1.1 200 OK\r\nDate: now\r\ncontent-length: 10\r\n\r\n0123456789".to_vec();
         for (holder, answer) in [(ObjectProgram::Memcached, cache), (ObjectProgram::Apache, web)] {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_or_a_refusal_is_told() {
+    fn wrong_bytes_and_refusals_are_reported() {
         let web = |head: &str, body: &str| format!("HTTP/1.1 {head}\r\n\r\n{body}").into_bytes();
         for (holder, answer, expected) in [
             (ObjectProgram::Memcached, b"VALUE object3 0 10\r\n0123456780".to_vec(), "from byte 0"),

@@ -130,7 +130,7 @@ mod tests {
     const SAID: &str = "Running 1s test\n  1 threads\nvmcc 1007562 3 3366 0 0\n275 1\n303 2\n";
 
     #[test]
-    fn the_scripts_lines_give_counts_and_latencies() {
+    fn script_output_gives_counts_and_latencies() {
         let (answers, payload) = parse(SAID, 1_000).unwrap();
         assert_eq!((answers.answered, payload, answers.latencies_ns.len()), (3, 3_000, 3));
         assert!((answers.secs - 1.007_562).abs() < 1e-9 && answers.unfinished == 0);

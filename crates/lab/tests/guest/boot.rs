@@ -43,7 +43,7 @@ fn assert_nothing_is_left() {
 }
 
 #[test]
-fn timeless_runs_the_oldest_and_the_newest_kernel_over_the_hosts_files() {
+fn timeless_boots_the_oldest_and_newest_kernel_on_host_files() {
     let script = "uname -r; cat \"$0\"; cat /proc/sys/net/mptcp/enabled; ls /sys/kernel/btf/vmlinux; \
                   ip -o link | wc -l; modprobe sch_htb && lsmod | grep -c '^sch_htb '; echo wrong >&2; exit 13";
     for image in [kernel("6.1").expect("kernel 6.1"), newest_kernel().expect("a kernel")] {
@@ -178,7 +178,7 @@ fn timeless_is_stopped_by_the_callers_flag() {
 }
 
 #[test]
-fn timeless_that_crashes_says_what_its_console_said() {
+fn timeless_crash_shows_the_console_log() {
     let error = Guest::new(options())
         .run(&newest_kernel().expect("a kernel"), "sh", ["-c", "echo c >/proc/sysrq-trigger; sleep 100"])
         .expect_err("a crashed guest has no result");
@@ -213,7 +213,7 @@ fn timeless_counts_instructions() {
 }
 
 #[test]
-fn timeless_options_that_cannot_be_are_refused() {
+fn timeless_impossible_options_are_refused() {
     let refused = |options: GuestOptions| {
         let error = Guest::new(options).run(&newest_kernel().expect("a kernel"), "true", [""; 0]);
         matches!(error, Err(GuestError::Options { .. }))
@@ -225,7 +225,7 @@ fn timeless_options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn timeless_directories_of_dead_runs_are_cleaned_away() {
+fn timeless_directories_of_dead_runs_are_removed() {
     let mut dead = Command::new("true").spawn().expect("a process");
     dead.wait().expect("its end");
     let orphan = std::env::temp_dir().join(format!("vmcc-guest-{}-test", dead.id()));

@@ -20,7 +20,7 @@ fn one_of_four(slice_ms: u64) -> DutyCycle {
 
 #[test]
 #[ignore = "on demand: boots a VM, 20 s"]
-fn on_linux_6_18_a_sender_notices_for_how_long_it_was_off() {
+fn on_linux_6_18_sender_measures_its_descheduled_time() {
     let mut lab = Lab::new(SHAPE);
     let turn = DutyCycle { on: Duration::from_millis(200), off: Duration::from_millis(300) };
     let sent = lab.transfer("mp_lia", 6, Some(turn));
@@ -40,7 +40,7 @@ fn from_environment(name: &str, default: &str) -> String {
 /// `VMCC_TEST_RUNS`, `VMCC_TEST_SECONDS` and `VMCC_TEST_ALGORITHMS` say how often, how long and what.
 #[test]
 #[ignore = "on demand: a table of half an hour"]
-fn table_of_what_a_descheduled_sender_delivers() {
+fn table_of_descheduled_goodput() {
     let runs: u32 = from_environment("VMCC_TEST_RUNS", "10").parse().expect("a number");
     let seconds: u32 = from_environment("VMCC_TEST_SECONDS", "8").parse().expect("a number");
     let algorithms = from_environment("VMCC_TEST_ALGORITHMS", &format!("{ONE_PATH},mp_lia,mp_vmsched"));

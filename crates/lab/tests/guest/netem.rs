@@ -12,13 +12,13 @@ use vmcc_results::RunOutput;
 use vmcc_scenario::{Document, Overrides, ResolvedCase};
 
 #[test]
-fn guest_a_routed_network_delays_and_loses() {
+fn guest_routed_network_delays_and_drops() {
     run_inside(module_path!(), "6.12", &["inside_"], Duration::from_secs(600));
 }
 
 /// Under a clock of instructions: a guest that stands still for a second, as on a busy machine, has every packet late.
 #[test]
-fn timeless_a_routed_network_reorders() {
+fn timeless_routed_network_reorders() {
     let time_limit = Duration::from_secs(3_600);
     let options = GuestOptions { accel: Some(Accel::Counted), time_limit, ..GuestOptions::default() };
     run_inside_as(module_path!(), "6.12", &["counted_"], options);
@@ -75,7 +75,7 @@ fn lost(output: &RunOutput) -> f64 {
 
 #[test]
 #[ignore = "runs in a guest"]
-fn inside_a_link_takes_its_time() {
+fn inside_link_delays_packets() {
     let (real, model, (_, dropped)) = on_both(&lossy(0.0), netem);
     let least = |m: &Metrics| m.rtt_us.unwrap().min.unwrap();
     println!("least RTT {} us, the simulator's {}", least(&real.metrics), least(&model.metrics));
@@ -88,7 +88,7 @@ fn inside_a_link_takes_its_time() {
 
 #[test]
 #[ignore = "runs in a guest"]
-fn inside_a_link_loses_what_it_shall() {
+fn inside_link_drops_at_its_rate() {
     let (real, model, (packets, dropped)) = on_both(&lossy(LOSS), netem);
     let shares = [lost(&real), lost(&model), dropped as f64 / (packets + dropped) as f64];
     println!("{packets} packets, {dropped} dropped; sent again, the simulator's, netem's: {shares:?}");

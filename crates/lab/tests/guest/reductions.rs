@@ -18,7 +18,7 @@ fn timeless_reductions_on_the_oldest_kernel() {
 }
 
 #[test]
-fn timeless_reductions_beside_the_kernels_own() {
+fn timeless_reductions_match_linux_dctcp() {
     run_inside("7", "beside_inside");
 }
 
@@ -55,7 +55,7 @@ fn on_linux_7() {
 /// The table of docs/evidence/kernels.md.
 #[test]
 #[ignore = "on demand: takes a quarter of an hour, and dctcp has both kinds of reduction"]
-fn on_linux_7_beside_the_kernels_own_with_1_2_and_8_flows() {
+fn on_linux_7_match_linux_modules_with_1_2_and_8_flows() {
     run_inside("7", "beside_long_inside");
 }
 

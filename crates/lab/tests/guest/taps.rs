@@ -65,7 +65,7 @@ const ACE_VALUES: u32 = 8;
 /// With segmentation offload: a mark on a train of segments counts as often as it has segments, and no ACE field of data in either
 /// direction is changed on the way from virtio-net over the taps.
 #[test]
-fn guest_accecn_counts_what_ports_on_taps_mark() {
+fn guest_accecn_counts_marks_of_ports_on_taps() {
     let bridge = Bridge::new(0);
     bridge.namespace.within(|| {
         let taps = ["tap0", "tap1"];

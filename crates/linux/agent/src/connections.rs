@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_marked_than_delivered_is_no_share() {
+    fn marked_above_delivered_gives_no_share() {
         assert_eq!(share(0, 0), None);
         assert_eq!(share(1, 4), Some(0.25));
         assert_eq!(share(4, 4), Some(1.0));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_its_port_however_a_socket_writes_it() {
+    fn port_is_parsed_from_mapped_and_plain_addresses() {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let owners = [(address("10.0.0.1"), 3), (address("2001:db8::1"), 4)].into_iter().collect();
         let known = Known { owners, ..Known::default() };

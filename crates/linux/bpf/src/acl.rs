@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_leaves_the_list() {
+    fn only_named_algorithms_leave_the_list() {
         assert_eq!(without("reno cubic mp_vmcc mp_lia\n", &["mp_vmcc"]), "reno cubic mp_lia");
         assert_eq!(without("reno cubic\n", &["mp_vmcc"]), "reno cubic");
     }

@@ -274,14 +274,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mounts_of_those_who_started_us_are_ours() {
+    fn bpffs_is_found_in_the_mounts_of_parent_processes() {
         let own = mounts("self").unwrap();
         let parent = ancestors().next().expect("somebody started the test");
         assert!(!own.is_disjoint(&mounts(&parent).unwrap()));
     }
 
     #[test]
-    fn paths_are_shown_as_the_host_has_them() {
+    fn paths_are_shown_from_the_host_root() {
         assert_eq!(shown(Path::new("/proc/self/fd/5/sys/fs/bpf/vmcc")), Path::new("/sys/fs/bpf/vmcc"));
         assert_eq!(shown(Path::new("/elsewhere")), Path::new("/elsewhere"));
     }

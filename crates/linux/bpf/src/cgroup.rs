@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_version_is_found_wherever_it_is_mounted() {
+    fn cgroup2_is_found_at_any_mount_point() {
         let first = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
                      32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n";
         let second = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:5 - cgroup2 cgroup2 rw\n";
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pins_name_says_what_it_keeps() {
+    fn pin_name_encodes_its_cgroup() {
         let pin = Pin { id: 5213, congestion_control: "a-b".to_owned() };
         let name = pin.name("system.slice/web.service");
         assert!(!name.contains(['.', '/']), "{name}");

@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_long_ago_is_forgotten() {
+    fn old_requests_expire() {
         let at = |time_ns| CloseRequest { time_ns, ..event::tests::request() };
         let requests = vec![at(1_000_000_000), at(2_000_000_000), at(12_000_000_001)];
         assert_eq!(fresh(requests, 12_000_000_000), [at(2_000_000_000), at(12_000_000_001)]);
     }
 
     #[test]
-    fn what_names_no_socket_is_forgotten_soon() {
+    fn requests_without_a_socket_expire_early() {
         let at = |time_ns| CloseRequest { time_ns, cookie: 0, ..event::tests::request() };
         let requests = vec![at(10_999_999_999), at(11_000_000_000)];
         assert_eq!(fresh(requests, 12_000_000_000), [at(11_000_000_000)]);

@@ -22,7 +22,7 @@ fn brief_in_full(time: u32) -> u32 {
 }
 
 #[test]
-fn a_path_is_looked_at_after_any_silence() {
+fn path_is_refreshed_after_any_silence() {
     for then_us in [0, 1, u64::from(u32::MAX), 1 << 40] {
         for minutes in [1, 20, 35, 36, 37, 50, 71, 73, 100, 1000] {
             assert!(
@@ -41,7 +41,7 @@ fn a_path_is_looked_at_after_any_silence() {
 }
 
 #[test]
-fn a_wait_is_a_tick_at_least_and_half_of_the_clock_at_most() {
+fn interval_is_bounded_by_a_tick_and_half_the_clock() {
     for then_us in [0, 127, 1 << 40] {
         assert!(!due_after(0, then_us, 0) && due_after(TICK_US, then_us, 0), "{then_us}");
         assert!(!due_after(ROUND_US / 2 - TICK_US, then_us, u32::MAX), "{then_us}");
@@ -50,7 +50,7 @@ fn a_wait_is_a_tick_at_least_and_half_of_the_clock_at_most() {
 }
 
 #[test]
-fn a_time_that_is_kept_in_16_bits_is_short_by_less_than_a_thousandth() {
+fn sixteen_bit_times_lose_less_than_a_thousandth() {
     let powers = (0..32).map(|bit| 1_u32 << bit);
     let times = powers.flat_map(|power| [power - 1, power, power + 1, power + power / 3]).chain([u32::MAX]);
     for time in times.chain((0..4096).map(|step| step * 104_729)) {

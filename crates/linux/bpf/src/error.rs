@@ -143,7 +143,7 @@ mod tests {
     use nix::libc;
 
     #[test]
-    fn a_pin_that_has_no_room_is_helped_by_its_cause() {
+    fn full_bpffs_error_has_the_remedy_of_its_cause() {
         let pin =
             ControlError::pin("x", "/sys/fs/bpf/vmcc/x".into(), io::Error::from_raw_os_error(libc::ENOSPC));
         let said = remedy(&pin).unwrap_or_default();

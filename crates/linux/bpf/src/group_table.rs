@@ -75,7 +75,7 @@ mod tests {
     use zerocopy::{FromZeros, IntoBytes};
 
     #[test]
-    fn members_are_shown_and_only_they() {
+    fn only_members_are_listed() {
         let mut entry = GroupEntry { members: 0xabcd_0000_0000_0001, token: 9, ..GroupEntry::new_zeroed() };
         entry.socket[1] = 0xffff_8880_0000_1000;
         let flags = SlotFlags::ESTABLISHED | SlotFlags::RECOVERY;

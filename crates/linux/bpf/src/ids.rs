@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_told_apart_by_what_the_kernel_says() {
+    fn struct_ops_link_facts_are_parsed() {
         let link = "pos:\t0\nflags:\t02000000\nlink_type:\tstruct_ops\nlink_id:\t7\nprog_tag:\t0000\nprog_id:\t0\nmap_id:\t41\n";
         assert_eq!(facts(link), Some((7, Some(41))));
         assert_eq!(facts(&link.replace("map_id:\t41\n", "")), Some((7, None)), "taken down");

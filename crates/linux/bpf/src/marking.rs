@@ -314,7 +314,7 @@ fn root_port_both_builds_agree_on_any_arguments() {
 
 proptest! {
     #[test]
-    fn no_queue_has_more_than_its_port_and_a_virtual_queue_never_grows(arguments in [number(), number(), number(), number()]) {
+    fn queue_thresholds_shares_and_drains_never_exceed_their_input(arguments in [number(), number(), number(), number()]) {
         prop_assert!(native(MARKING_QUEUE_THRESHOLD, arguments, &NONE) <= arguments[0]);
         prop_assert!(native(MARKING_SHARE, arguments, &NONE) <= arguments[0]);
         prop_assert!(native(MARKING_DRAIN, arguments, &NONE) <= arguments[0]);

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_problem_comes_with_a_remedy_and_every_name_once() {
+    fn every_problem_has_a_remedy_and_names_are_unique() {
         let all = [checks(), algorithm_checks()].concat();
         let mut names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
         names.sort_unstable();

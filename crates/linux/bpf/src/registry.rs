@@ -449,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_was_given_again_is_another_process() {
+    fn reused_pid_is_another_process() {
         let own = std::process::id();
         let start = start_time(own).unwrap();
         assert!(is_alive(own, start) && is_alive(own, 0));

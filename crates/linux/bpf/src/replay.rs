@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_survives_the_way_through_bytes() {
+    fn path_state_round_trips_through_bytes() {
         assert_eq!(Host::try_read_from_bytes(host().as_bytes()), Ok(host()));
     }
 
     #[test]
-    fn a_state_that_is_none_is_refused() {
+    fn invalid_state_is_refused() {
         let mut bytes = host().as_bytes().to_vec();
         bytes[offset_of!(Host, state)] = 9;
         assert!(Host::try_read_from_bytes(&bytes).is_err());

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn evidence_is_a_verdict_where_it_decides() {
+    fn evidence_beyond_its_bound_is_a_verdict() {
         let mut sharing = Sharing::default();
         sharing.evidence[..7].copy_from_slice(&[48, -16, 0, 24, -8, 47, 48]);
         sharing.alone[..7].copy_from_slice(&[-48, 0, 0, -48, 0, -48, -47]);

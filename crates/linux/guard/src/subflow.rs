@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_in_use_however_its_socket_writes_it() {
+    fn mapped_and_plain_ipv4_addresses_match() {
         let is = |one: &str, other: &str| is_same(one.parse().unwrap(), other.parse().unwrap());
         assert!(
             is("::ffff:10.0.0.1", "10.0.0.1")

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_speed_is_none() {
+    fn unknown_link_speed_is_none() {
         let attribute = |bytes: &[u8]| DefaultNla::new(ETHTOOL_A_LINKMODES_SPEED, bytes.to_vec());
         assert_eq!(speed(&attribute(&1000_u32.to_ne_bytes())), Some(1_000_000_000));
         for unknown in [&[0; 4][..], &[0xff; 4], &[1], &[]] {

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_without_a_device_is_none_not_a_panic() {
+    fn reply_without_a_device_is_none() {
         for length in 0..40 {
             for byte in [0_u8, 1, 4, 8, 0xff] {
                 let answer = Tc::new(RTM_NEWTFILTER, 1, CLSACT_EGRESS, 1).options(vec![byte; length]);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_any_bytes_are_read() {
+    fn non_utf8_names_are_read() {
         let mut payload = vec![0; LINK_HEADER_LEN];
         payload.extend(attribute(IFLA_IFNAME, b"gr\xc3\xb6\xff\xc3.\0"));
         payload.extend(attribute(IFLA_PROP_LIST | 1 << 15, &attribute(IFLA_ALT_IFNAME, b"\xfeother\0")));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_attributes_are_left_as_they_are() {
+    fn malformed_attributes_are_kept_unchanged() {
         for length in [0_u16, 1, 3, 4, 9, u16::MAX] {
             let mut payload = vec![0xff; LINK_HEADER_LEN + 8];
             payload[LINK_HEADER_LEN..LINK_HEADER_LEN + 2].copy_from_slice(&length.to_ne_bytes());

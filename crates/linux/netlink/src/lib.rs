@@ -232,7 +232,7 @@ mod tests {
     use netlink_packet_route::RouteNetlinkMessage;
 
     #[test]
-    fn malformed_datagrams_are_refused_not_fatal() {
+    fn malformed_datagrams_are_errors() {
         let mut seen = 0;
         for length in 0..64_usize {
             for byte in [0_u8, 1, 16, 20, 0xff] {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_words_and_the_error_number_survive() {
+    fn kernel_message_and_errno_are_kept() {
         let mut acknowledgement = vec![0; NLMSG_HEADER_LEN];
         acknowledgement.extend_from_slice(&[9, 0, 1, 0]);
         acknowledgement.extend_from_slice(b"bad!\0\0\0\0");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_or_malformed_acknowledgement_is_not_an_explanation() {
+    fn malformed_acknowledgement_gives_no_message() {
         for bytes in [&[][..], &[0; 15][..], &[0xff; 40][..]] {
             let error = explain(io::Error::from_raw_os_error(1), bytes);
             assert_eq!(error.raw_os_error(), Some(1));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_beyond_32_bits_travel_in_their_own_attribute() {
+    fn rates_beyond_32_bits_use_the_64_bit_attribute() {
         let shaper = Shaper {
             rate: BitsPerSec::new(40_000_000_000),
             burst_bytes: 9_000,

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_survives_the_way_through_bytes() {
+    fn message_round_trips() {
         let message = Tc::new(RTM_NEWQDISC, 7, ROOT, 0x10000).kind("htb").options(vec![1, 2, 3, 4]);
         let mut bytes = vec![0; NetlinkSerializable::buffer_len(&message)];
         message.serialize(&mut bytes);

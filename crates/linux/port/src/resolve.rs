@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_become_rights_and_quanta() {
+    fn weights_resolve_to_rights_and_quanta() {
         let text = "rate = '70mbit'\nqueue = 'drr'\n[[class]]\nname = 'a'\nweight = 4\n[[class]]\nname = 'b'\n\
                     weight = 2\n[[class]]\nname = 'c'";
         let plan = plan(text);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn guarantees_lend_in_their_own_proportion() {
+    fn excess_is_lent_in_proportion_to_guarantees() {
         let text = "rate = '100mbit'\nqueue = 'drr'\n[[class]]\nname = 'a'\nguarantee = '75mbit'\n[[class]]\n\
                     name = 'b'\nguarantee = '25mbit'\nceiling = '25mbit'";
         let plan = plan(text);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn under_priority_a_class_without_guarantee_has_next_to_no_right() {
+    fn priority_class_without_guarantee_has_a_minimal_right() {
         let text = "rate = '10mbit'\nqueue = 'priority'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'";
         let plan = plan(text);
         assert!(plan.strict && plan.classes.iter().all(|c| c.right == NO_RIGHT));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_a_virtual_queue_and_no_rule_need_no_queue_of_the_port() {
+    fn rate_virtual_queue_or_no_rule_need_no_port_queue() {
         let threshold = "marking = { rule = 'threshold', at = '30kB' }";
         for text in [
             &format!("rate = '1mbit'\n{threshold}"),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_rate_and_classes_keeps_its_queue() {
+    fn port_without_rate_and_classes_keeps_its_queue() {
         let plan = plan("marking = { rule = 'threshold', at = '30kB' }");
         assert!(!plan.queues && plan.cap.is_none() && plan.rate() == UNCAPPED);
         assert!(plan.needs_a_queue());

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_error_is_found_in_text_and_in_causes() {
+    fn os_error_is_found_in_text_and_in_causes() {
         let said = |error: &(dyn std::error::Error + 'static)| remedy(error).unwrap_or_default();
         let io = || io::Error::from_raw_os_error(libc::EMFILE);
         assert!(said(&io()).contains("ulimit -n"));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_are_opened_and_no_link_is_followed() {
+    fn folder_opens_regular_files_only_and_follows_no_link() {
         let temporary = Temporary::new("kinds");
         let folder = Folder::make(temporary.parent(), "ports").unwrap();
         let at = |name: &str| temporary.0.join("ports").join(name);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_write_is_refused() {
+    fn folder_writable_by_others_is_refused() {
         let temporary = Temporary::new("modes");
         Folder::make(temporary.parent(), "ports").unwrap();
         fs::set_permissions(temporary.0.join("ports"), fs::Permissions::from_mode(0o777)).unwrap();

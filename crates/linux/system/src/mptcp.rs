@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_found_by_their_names() {
+    fn mptcp_counters_are_parsed_by_name() {
         let text = "MPTcpExt: MPCapableFallbackACK MPCapableFallbackSYNACK MPCapableSYNTXDrop Blackhole MPCurrEstab \
                     MPCapableSYNTXDisabled\nMPTcpExt: 1 2 3 4 5 6\nTcpExt: X\nTcpExt: 9\n";
         let expected = Fallbacks { refused: 3, dropped: 3, blackholes: 4, disabled: 6 };
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_cannot_give_two_paths_are_obstacles() {
+    fn limits_below_two_paths_are_obstacles() {
         let endpoint =
             |flags| Endpoint { id: 1, address: "10.0.0.1".parse().unwrap(), port: None, flags, device: 0 };
         let limit = |limits, endpoints: &[Endpoint]| of(limits, endpoints).unwrap_or_default();

@@ -189,14 +189,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_namespace_is_found() {
+    fn own_namespace_is_found() {
         let own = own().unwrap();
         assert!(find(own).is_some());
         assert_eq!(find(1), None);
     }
 
     #[test]
-    fn namespaces_are_scanned_once_however_many_are_wanted() {
+    fn one_scan_finds_any_number_of_namespaces() {
         let folder = tempfile::tempdir().unwrap();
         let path = |n: u32| folder.path().join(n.to_string());
         let all: Vec<PathBuf> = (0..100).map(path).collect();

@@ -237,7 +237,7 @@ mod tests {
         \x80\x28\x00\x04\xc0\x7d\x4c\x96";
 
     #[test]
-    fn the_sample_of_the_rfc_is_read() {
+    fn rfc_5769_sample_is_parsed() {
         let message = Message::read(SAMPLE).unwrap();
         assert_eq!((message.method, message.class), (BINDING, Class::Success));
         assert_eq!(message.address(0x0020), Some("192.0.2.1:32853".parse().unwrap()));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn message_round_trips() {
         for peer in ["192.0.2.7:9", "[2001:db8::7]:65535"] {
             let peer: SocketAddr = peer.parse().unwrap();
             let writer = Writer::new(CHANNEL_BIND, Class::Error, [7; 12]).put(DATA, b"odd");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_cut_or_changed_is_believed() {
+    fn truncated_or_altered_messages_are_rejected() {
         for len in 0..SAMPLE.len() {
             assert!(Message::read(&SAMPLE[..len]).is_none(), "{len}");
         }

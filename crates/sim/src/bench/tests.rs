@@ -9,7 +9,7 @@ fn short(name: &str, us: u64, threads: u32) -> Measurement {
 }
 
 #[test]
-fn cases_do_their_work() {
+fn bench_cases_complete_their_work() {
     for case in CASES.iter().filter(|c| !c.name.ends_with("k32")) {
         let m = short(case.name, 200, 1);
         assert!(m.totals.packet_hops > 1000, "{}: {:?}", case.name, m.totals);
@@ -20,7 +20,7 @@ fn cases_do_their_work() {
 
 /// Transports included: every counter of the network and every byte delivered.
 #[test]
-fn two_threads_do_the_same() {
+fn two_threads_give_identical_work() {
     for (name, us) in [("dctcp-k8", 1500), ("mptcp-k8", 800), ("dctcp-dumbbell", 3000)] {
         let (one, two) = (short(name, us, 1), short(name, us, 2));
         assert_eq!(one.totals, two.totals, "{name}");

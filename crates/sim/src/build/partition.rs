@@ -225,7 +225,7 @@ mod tests {
         r#"{"kind":"dumbbell","pairs":2,"rate":"1gbit","delay":"5ms","access_delay":"1ms"}"#;
 
     #[test]
-    fn the_longest_delay_that_is_even_is_cut() {
+    fn longest_delay_with_even_parts_is_cut() {
         let two = shards(DUMBBELL, 2);
         let side =
             |shard: &Vec<String>, side: &str| shard.len() == 3 && shard.iter().all(|n| n.starts_with(side));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_delay_stays_together() {
+    fn hosts_joined_without_delay_stay_in_one_part() {
         let plain = DUMBBELL.replace(r#","access_delay":"1ms""#, "");
         assert_eq!(shards(&plain, 4).len(), 2);
         assert_eq!(shards(&plain.replace("5ms", "0s"), 4).len(), 1);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_little_happens_within_the_delay_of_stays_together() {
+    fn links_with_few_events_per_delay_stay_in_one_part() {
         let paths = r#"{"kind":"parallel-paths","paths":2,"rate":"100mbit","delay":"10us"}"#;
         assert_eq!(shards(paths, 2).len(), 1);
         assert_eq!(shards(&paths.replace("10us", "10ms"), 2).len(), 2);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_ring_are_even_and_whole() {
+    fn parts_of_a_ring_are_even_and_contiguous() {
         let link = |i: u32| {
             let next = (i + 1) % 16;
             format!(

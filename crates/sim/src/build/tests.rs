@@ -34,7 +34,7 @@ fn route_pairs(fabric: &mut Fabric, from: &str, to: &str, count: Option<u32>) ->
 }
 
 #[test]
-fn every_builder_joins_its_hosts_both_ways() {
+fn every_topology_joins_its_hosts_in_both_directions() {
     let vm = "kind='virtual-host'\nvms=2\nnics=2\nclients=2\nvm_rate='1gbit'\npath_rate='10gbit'\npath_delay='1us'";
     let pods = "kind='two-pod'\nrate='1gbit'\ndelay='1us'\nserver_limit='1gbit'";
     let bell = "kind='dumbbell'\npairs=2\nrate='1gbit'\ndelay='1us'";
@@ -60,7 +60,7 @@ fn every_builder_joins_its_hosts_both_ways() {
 }
 
 #[test]
-fn a_graph_spreads_flows_over_its_shortest_paths_only() {
+fn graph_spreads_flows_over_its_shortest_paths_only() {
     let mut fabric = fabric(GRAPH).unwrap();
     let found = route_pairs(&mut fabric, "a", "b", Some(8));
     let distinct: std::collections::BTreeSet<_> = found.iter().map(|pair| pair.forward.clone()).collect();
@@ -69,7 +69,7 @@ fn a_graph_spreads_flows_over_its_shortest_paths_only() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused() {
+fn invalid_topologies_are_refused() {
     let red = "kind='dumbbell'\npairs=1\nrate='1gbit'\ndelay='1us'\nqueue={kind='drr',weights=[1,1]}\n\
                marking={rule='red',min='10pkt',max='20pkt'}";
     assert!(matches!(fabric(red), Err(FabricError::Unsupported { .. })));

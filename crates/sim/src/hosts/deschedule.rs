@@ -272,7 +272,7 @@ mod tests {
 
     /// A pattern lasts as long as its event says, however often that is, and joins with others on the way.
     #[test]
-    fn a_pattern_goes_on_to_its_end() {
+    fn pattern_repeats_until_its_end() {
         let pattern = |end| OffTimes {
             at: Time::ZERO,
             end: Time::from_ps(end),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_repeated() {
+    fn recorded_pattern_repeats() {
         let (t, s) = (Time::from_ps, Span::from_ps);
         let pairs = [(s(10), s(5)), (s(20), s(0)), (s(3), s(7))];
         let periods = Periods::Recorded(pairs.into(), 0);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_ring_full_is_lost() {
+    fn packets_at_a_full_ring_are_dropped() {
         let t = Time::from_ps;
         let small = ResumeConfig { ring: 2, packets_first: true };
         let events = [OffTimes { resume: small, ..OffTimes::once(t(1), t(2)) }, OffTimes::once(t(5), t(6))];

@@ -69,7 +69,7 @@ mod tests {
 
     /// Five standard deviations of a binomial with n = 10^6: 0.0005.
     #[test]
-    fn bernoulli_rate() {
+    fn bernoulli_loss_has_its_rate() {
         let mut wire = impairment(Some(LossSpec::Bernoulli(0.01)), None);
         let lost = (0..1_000_000).filter(|_| wire.loses()).count();
         assert!((lost as f64 / 1e6 - 0.01).abs() < 0.0005, "{lost}");
@@ -78,7 +78,7 @@ mod tests {
     /// Stationary loss = to_bad / (to_bad + to_good) with loss only and always in the bad state; bursts
     /// last 1 / to_good packets on average. 3 % tolerance: four deviations at some 20,000 bursts.
     #[test]
-    fn gilbert_elliott_rate_and_burst_length() {
+    fn gilbert_elliott_loss_has_its_rate_and_burst_length() {
         let spec = LossSpec::GilbertElliott { to_bad: 0.01, to_good: 0.25, loss_good: 0.0, loss_bad: 1.0 };
         let mut wire = impairment(Some(spec), None);
         let lost: Vec<bool> = (0..2_000_000).map(|_| wire.loses()).collect();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_uniform_and_keeps_order_if_asked() {
+    fn jitter_is_uniform_and_optionally_keeps_order() {
         let max = Span::from_us(10);
         let mut wire = impairment(None, Some(JitterSpec { max, keep_order: false }));
         let base = Time::from_ps(1_000_000_000);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_overtaken_as_often_as_jitter_and_spacing_say() {
+    fn reordering_rate_follows_jitter_and_spacing() {
         // Up to two spacings only the next one can: (j - s)^2 / (2 j^2).
         assert!((overtaken(2.0, 1.0) - 0.125).abs() < 1e-6 && overtaken(1.0, 1.0) == 0.0);
         for jitter_us in [50, 100, 150, 200, 1000, 5000] {

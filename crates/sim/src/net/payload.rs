@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_used_again() {
+    fn buffers_are_reused() {
         let mut payloads = Payloads::default();
         payloads.put(3, b"first");
         let first = payloads.take(3);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_crosses_shards_keeps_its_bytes() {
+    fn payload_bytes_are_kept_across_shards() {
         let (mut there, mut here) = (Payloads::default(), Payloads::default());
         there.put(7, b"bytes");
         here.put(2, b"dropped");

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_bound_the_region() {
+    fn thresholds_bound_the_marking_region() {
         assert_eq!(congested(&mut red(1.0), 9_999, 1000), 0);
         assert_eq!(congested(&mut red(1.0), 30_000, 1000), 1000);
     }

@@ -151,7 +151,7 @@ fn classes(scheduling: Scheduling, marking: Marking, classes: Vec<ClassSpec>) ->
 }
 
 #[test]
-fn fifo_departures_are_exact() {
+fn fifo_departure_times_are_exact() {
     let mut bed = Bed::new(GBIT, Span::from_us(5), fifo(Limit::Unlimited, None));
     bed.burst(at_us(1), 3, packet(1500));
     let times: Vec<u64> = bed.run(at_us(100)).arrived.iter().map(|(t, _)| t.ps() / 1000).collect();
@@ -160,7 +160,7 @@ fn fifo_departures_are_exact() {
 
 /// One packet is being sent; the limit is what may wait behind it, in bytes as in packets.
 #[test]
-fn tail_drop_by_bytes_and_by_packets() {
+fn tail_drop_limits_bytes_and_packets() {
     let accepted = |limit, n| {
         let mut bed = Bed::new(GBIT, Span::ZERO, fifo(limit, None));
         bed.burst(at_us(1), n + 10, packet(1500));
@@ -176,7 +176,7 @@ fn tail_drop_by_bytes_and_by_packets() {
 }
 
 #[test]
-fn ecn_threshold_in_bytes_and_in_time() {
+fn ecn_threshold_marks_by_bytes_and_by_time() {
     let marked = |mark, flags| {
         let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, Some(mark)));
         bed.burst(at_us(1), 20, Packet { flags, ..packet(1500) });
@@ -227,7 +227,7 @@ fn fate_of(mix: [u16; 5], queue: QueueSpec, changes: &[LinkChange]) -> Fate {
 
 /// An event that changes nothing, and a scheduler with one queue to choose from.
 #[test]
-fn queues_mean_the_same_however_they_are_served() {
+fn queue_settings_are_independent_of_the_scheduler() {
     let nothing = [
         LinkChange::Rate { rate_bps: GBIT },
         LinkChange::Delay(Span::from_us(5)),
@@ -274,7 +274,7 @@ fn queues_mean_the_same_however_they_are_served() {
 
 /// An event per packet-hop: the arrival at the far end. What still waits has not been sent.
 #[test]
-fn fifos_cost_one_event_per_hop_however_their_limit_is_counted() {
+fn fifos_need_one_event_per_hop_with_either_limit() {
     for (limit, mark) in [
         (Limit::Bytes(150_000), None),
         (Limit::Packets(100), None),
@@ -304,7 +304,7 @@ fn poisson_gap(rng: &mut Stream, mean: Span) -> Span {
 /// 400,000 arrivals the standard error is about 0.7 %; tolerance 3 %. For the one-event and the
 /// two-event implementation, which must agree to the picosecond.
 #[test]
-fn poisson_arrivals_wait_as_md1() {
+fn poisson_arrivals_wait_as_in_m_d_1() {
     let wait = |queue| {
         let mut bed = Bed::new(GBIT, Span::ZERO, queue);
         let mut rng = Streams::new(3).stream("md1");
@@ -488,7 +488,7 @@ fn red_marks_or_drops_between_thresholds() {
 }
 
 #[test]
-fn loss_and_jitter_on_the_wire() {
+fn links_apply_loss_and_jitter() {
     let mut bed = Bed::with(|from, to| LinkSpec {
         loss: Some(LossSpec::Bernoulli(0.1)),
         jitter: Some(JitterSpec { max: Span::from_us(50), keep_order: true }),
@@ -503,7 +503,7 @@ fn loss_and_jitter_on_the_wire() {
 }
 
 #[test]
-fn rate_and_delay_change_from_the_next_packet_on() {
+fn rate_and_delay_changes_apply_from_the_next_packet() {
     let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, None));
     bed.burst(at_us(0), 4, packet(1500));
     bed.net.change(at_us(20), bed.link, LinkChange::Rate { rate_bps: GBIT / 10 }).unwrap();
@@ -513,7 +513,7 @@ fn rate_and_delay_change_from_the_next_packet_on() {
 }
 
 #[test]
-fn down_drops_and_pause_holds() {
+fn down_link_drops_and_paused_link_holds_packets() {
     let run = |change| {
         let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, None));
         bed.burst(at_us(0), 4, packet(1500));
@@ -531,7 +531,7 @@ fn down_drops_and_pause_holds() {
 }
 
 #[test]
-fn loss_can_begin_and_end() {
+fn loss_starts_and_ends_at_its_times() {
     let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, None));
     bed.stream(GBIT, at_us(300), packet(1500));
     bed.net.change(at_us(100), bed.link, LinkChange::Loss(Some(LossSpec::Bernoulli(1.0)))).unwrap();
@@ -541,7 +541,7 @@ fn loss_can_begin_and_end() {
 }
 
 #[test]
-fn samples_show_the_queue() {
+fn queue_samples_match_the_backlog() {
     for limit in [Limit::Unlimited, Limit::Packets(1000)] {
         let mut bed = Bed::new(GBIT, Span::ZERO, fifo(limit, None));
         bed.burst(at_us(10), 10, packet(1500));

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn probe_message_round_trips() {
         for marked in [false, true] {
             let message = Message { number: 0x0102_0304, sent: Time::from_ps(1 << 40 | 5), marked };
             assert_eq!(Message::decode(&message.encode()), Some(message));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_no_message() {
+    fn other_bytes_are_rejected() {
         let good = Message { number: 1, sent: Time::ZERO, marked: true }.encode();
         let longer = [&good[..], &[0]].concat();
         for bytes in [&good[..12], &longer, &[], &[2; Message::BYTES]] {

@@ -35,7 +35,7 @@ timeout = '100ms'
 }
 
 #[test]
-fn an_idle_path_shows_its_delay_and_its_loss() {
+fn probes_measure_delay_and_loss_of_an_idle_path() {
     let output = run_threads(&idle(""), 1);
     // There and back 64 bytes at 10 Mbit/s: 51.2 us each, and the propagation delay.
     assert_eq!(get(&output, "paths.a.probe_rtt_us.min"), 10_102.4);
@@ -51,7 +51,7 @@ fn an_idle_path_shows_its_delay_and_its_loss() {
 }
 
 #[test]
-fn sizes_of_request_and_answer_are_their_own() {
+fn request_and_reply_sizes_are_independent() {
     let output = run_threads(&idle("packet = '1000B'\nreply = '100B'\npath = 'a'"), 1);
     // 800 us there, 80 us back.
     assert_eq!(get(&output, "probe_rtt_us.mean"), 10_880.0);
@@ -59,7 +59,7 @@ fn sizes_of_request_and_answer_are_their_own() {
 
 /// A queue that a bulk connection fills marks the probes that are ECN-capable, and only these.
 #[test]
-fn marks_are_seen_by_who_is_ecn_capable() {
+fn only_ecn_capable_probes_see_marks() {
     let text = |ecn| {
         format!(
             "
@@ -91,7 +91,7 @@ ecn = {ecn}
 
 /// The answering host is off half of the time: what arrives meanwhile is answered, late, when it is back.
 #[test]
-fn a_host_that_is_off_answers_late() {
+fn descheduled_host_replies_late() {
     let event = "[[event]]\nat = '500ms'\nkind = 'deschedule'\nhost = 'server'\noff = '50ms'\non = '50ms'\n";
     let output = run_threads(&idle(&format!("path = 'a'\n{event}")), 1);
     let (least, most) = (get(&output, "probe_rtt_us.min"), get(&output, "probe_rtt_us.max"));
@@ -101,7 +101,7 @@ fn a_host_that_is_off_answers_late() {
 
 /// Requests and answers cross shards with their payloads, whatever their number.
 #[test]
-fn threads_make_no_difference() {
+fn probe_results_do_not_depend_on_threads() {
     let text = "
 title = 't'
 duration = '20ms'
@@ -129,7 +129,7 @@ pairing = 'permutation'
 
 /// A vNIC that moves takes its probes along: from the middle of the run on, all are on the first NIC.
 #[test]
-fn probes_follow_a_vnic() {
+fn probes_follow_a_moved_vnic() {
     let text = "
 title = 't'
 duration = '2s'
@@ -161,7 +161,7 @@ nic = 0
 }
 
 #[test]
-fn too_many_probes_are_advised_to_be_rarer() {
+fn excess_probes_are_refused_with_a_remedy() {
     let text = idle("").replace("'1ms'", "'1us'");
     let plan = Document::parse("t", &text).and_then(|d| d.plan(&Overrides::default())).unwrap();
     let error = run_case(&plan.cases[0], 1, &Options::default()).unwrap_err();

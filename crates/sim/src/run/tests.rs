@@ -41,7 +41,7 @@ fn planned(text: &str, label: &str) -> Vec<Planned> {
 }
 
 #[test]
-fn an_entry_more_changes_no_other_entrys_draws() {
+fn added_entry_keeps_the_draws_of_others() {
     let more = TEXT.replacen("[[traffic]]", "[[traffic]]\nname = 'new'\nkind = 'bulk'\n[[traffic]]", 1);
     for label in ["one", "two"] {
         assert!(!planned(TEXT, label).is_empty());
@@ -50,7 +50,7 @@ fn an_entry_more_changes_no_other_entrys_draws() {
 }
 
 #[test]
-fn a_connection_more_changes_no_other_connections_draws() {
+fn added_connection_keeps_the_draws_of_others() {
     let more = TEXT.replace("connections = 2", "connections = 3");
     let (few, many) = (planned(TEXT, "two"), planned(&more, "two"));
     assert_eq!((few.len(), many.len()), (32, 48));
@@ -58,7 +58,7 @@ fn a_connection_more_changes_no_other_connections_draws() {
 }
 
 #[test]
-fn nobody_sends_to_itself_and_a_permutation_is_one() {
+fn permutation_is_a_bijection_without_fixed_points() {
     let flows = planned(TEXT, "two");
     let receivers: std::collections::BTreeSet<usize> = flows.iter().map(|f| f.to).collect();
     assert_eq!(receivers.len(), 16);
@@ -67,7 +67,7 @@ fn nobody_sends_to_itself_and_a_permutation_is_one() {
 
 /// Draws named after a position in the file would change with every entry inserted before it.
 #[test]
-fn an_unnamed_entry_in_front_changes_no_other_entrys_draws() {
+fn unnamed_entry_in_front_keeps_the_draws_of_others() {
     let text = TEXT.replace("name = 'one'\n", "").replace("name = 'two'\n", "");
     let front = "[[traffic]]\nkind = 'bulk'\nfrom = 'h1'\nto = 'h2'\n[[traffic]]";
     let more = text.replacen("[[traffic]]", front, 1);
@@ -78,7 +78,7 @@ fn an_unnamed_entry_in_front_changes_no_other_entrys_draws() {
 }
 
 #[test]
-fn the_limit_of_an_entry_is_shared_by_its_senders_in_the_order_of_time() {
+fn entry_limit_is_shared_by_senders_in_time_order() {
     let all = planned(TEXT, "one");
     let limit = all.len() / 3;
     let text = TEXT.replace("load = 0.2", &format!("load = 0.2\nlimit = {limit}"));
@@ -92,7 +92,7 @@ fn the_limit_of_an_entry_is_shared_by_its_senders_in_the_order_of_time() {
 }
 
 #[test]
-fn a_connection_starts_long_before_it_stops() {
+fn connections_start_well_before_their_stop() {
     let text = "
 title = 't'
 duration = '3s'
@@ -134,14 +134,14 @@ path = 'b'
 }
 
 #[test]
-fn an_unused_path_changes_no_other_paths_draws() {
+fn unused_path_keeps_the_draws_of_others() {
     let front = "[{ name = 'q' }, { name = 'a' }, { name = 'b' }]";
     assert_eq!(lossy("[{ name = 'a' }, { name = 'b' }]"), lossy(front));
 }
 
 /// Every valid scenario can be run: the extremes of every quantity that the checks allow.
 #[test]
-fn what_is_valid_can_be_built() {
+fn valid_scenarios_can_be_built() {
     let text = |mtu: &str, rate: &str, buffer: &str, size: &str| {
         format!(
             "
@@ -188,7 +188,7 @@ packet = '256B'
 }
 
 #[test]
-fn shares_that_are_valid_can_be_built() {
+fn valid_shares_can_be_built() {
     let plan = |weights: &str| {
         let text = format!(
             "
@@ -212,7 +212,7 @@ kind = 'bulk'
 }
 
 #[test]
-fn rounds_that_wait_for_each_other_are_refused() {
+fn cyclic_rounds_are_refused() {
     let text = |rounds: u32| {
         TEXT.replace("kind = 'bulk'", &format!("kind = 'sized'\nsize = '10kB'\nrounds = {rounds}"))
     };

@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn own_ways_and_single_subflows_need_nothing() {
+    fn own_path_and_single_subflows_need_no_ack_selection() {
         assert!(AckRoutes::new(AckPath::Own, [RouteId(1), RouteId(2)].into_iter()).is_none());
         assert!(AckRoutes::new(AckPath::Best, [RouteId(1)].into_iter()).is_none());
     }
 
     #[test]
-    fn all_take_the_first_way_if_that_is_fixed() {
+    fn fixed_ack_path_uses_the_first_subflow() {
         let mut routes = routes(AckPath::Fixed);
         assert_eq!([routes.choose(0, at(5)), routes.choose(1, at(5))], [RouteId(10); 2]);
         routes.reroute(0, RouteId(30));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn all_take_the_best_way_but_for_an_eighth_of_the_time() {
+    fn best_ack_path_is_used_seven_eighths_of_the_time() {
         let mut routes = measured([80, 16]);
         let of_first: Vec<_> = (101..181).map(|ms| routes.choose(0, at(ms))).collect();
         assert_eq!(of_first.iter().filter(|route| **route == RouteId(10)).count(), 11);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_nothing_is_heard_of_is_left() {
+    fn silent_ack_path_is_left() {
         let mut routes = measured([80, 16]);
         // 16 ms are forgotten after 264 ms, 80 ms after 520 ms.
         assert_eq!(routes.choose(0, at(300)), RouteId(10), "its turn");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn only_echoes_of_its_own_time_count() {
+    fn only_own_timestamp_echoes_count() {
         let mut routes = measured([80, 16]);
         routes.on_data(1, at(101), at(400));
         assert_eq!(routes.routes[1].srtt, Span::from_ms(16));

@@ -62,7 +62,7 @@ mod tests {
     use crate::time::Span;
 
     #[test]
-    fn the_reordering_window_grows_a_quarter_a_round_and_lasts_sixteen_recoveries() {
+    fn reordering_window_grows_by_quarters_and_lasts_16_recoveries() {
         let at = |ms| Time::ZERO + Span::from_ms(ms);
         let mut adaptation = Adaptation::default();
         for (now, sent, steps) in [(20, 0, 2), (25, 10, 2), (40, 20, 3), (60, 45, 4)] {

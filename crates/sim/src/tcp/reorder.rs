@@ -132,7 +132,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn in_order_never_allocates() {
+    fn in_order_data_never_allocates() {
         let mut a = Arrivals::default();
         (0..1000).for_each(|seq| assert!(a.insert(seq)));
         assert_eq!((a.next(), a.held(), a.words.len()), (1000, 0, 0));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_holds_and_releases() {
+    fn data_behind_a_gap_is_held_until_it_is_filled() {
         let mut a = Arrivals::default();
         for seq in [1, 2, 3, 130, 5] {
             assert!(a.insert(seq));
@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_set(seqs in prop::collection::vec(0u32..700, 1..900)) {
+        fn reorder_buffer_matches_a_set(seqs in prop::collection::vec(0u32..700, 1..900)) {
             let mut ring = Arrivals::default();
             let mut set = BTreeSet::new();
             for seq in seqs {

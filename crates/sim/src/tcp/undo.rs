@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_from_before_the_first_retransmission_tells_in_milliseconds() {
+    fn echo_before_the_first_retransmission_is_judged_in_milliseconds() {
         let mut undo = Undo::default();
         assert!(!undo.is_delayed(ms(1)), "nothing to take back");
         undo.begin(7, 0, Some((10, 20)));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_of_all_retransmissions_tell_and_older_ones_do_not_count() {
+    fn only_dsacks_of_all_current_retransmissions_undo() {
         let mut undo = Undo::default();
         undo.begin(7, 1, None);
         undo.retransmitted(ms(1));

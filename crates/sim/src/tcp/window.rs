@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_offers_the_share_that_its_packets_leave() {
+    fn advertised_window_subtracts_packet_overhead() {
         // tcp_rmem = 4096 131072 6291456: half of it, and no more than 65,535 bytes in a SYN-ACK.
         let half = window(131_072, 6 << 20, 128);
         assert_eq!((half.first(), half.clamp, half.most), (45, 45, 2172));
@@ -177,20 +177,20 @@ mod tests {
     }
 
     #[test]
-    fn the_window_scale_ends_at_a_gibibyte_and_one_packet_is_a_window() {
+    fn window_scale_is_bounded_by_a_gibibyte_and_one_packet() {
         assert_eq!(window(131_072, 16 << 30, 128).most, (65_535 << 14) / 1448);
         assert_eq!(window(3000, 3000, 128).first(), 1);
         assert_eq!(window(2000, 2000, 1).first(), 1);
     }
 
     #[test]
-    fn the_threshold_opens_by_two_segments_for_each_that_arrives() {
+    fn rcv_ssthresh_grows_by_two_segments_per_arrival() {
         let mut window = window(131_072, 6 << 20, 224);
         assert_eq!([0, 1, 10, 17, 40].map(|next| window.offer(next, 0)), [45, 47, 65, 79, 79]);
     }
 
     #[test]
-    fn what_is_unread_closes_the_window_and_reading_doubles_it() {
+    fn unread_data_close_the_window_and_reading_doubles_it() {
         let mut window = window(131_072, 131_072, 128);
         assert_eq!(window.offer(45, 45), 0);
         // A sixteenth is two segments, and twice nothing is anything.
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn the_edge_does_not_move_back() {
+    fn window_edge_does_not_retreat() {
         let mut window = window(131_072, 131_072, 128);
         assert_eq!(window.offer(10, 0), 45);
         assert_eq!(window.offer(20, 20), 35);
     }
 
     #[test]
-    fn what_is_read_in_a_round_trip_has_room_twice_and_more_while_it_grows() {
+    fn autotuning_gives_twice_the_bytes_read_per_round_trip() {
         let mut window = window(131_072, 6 << 20, 128);
         let at = |ms| Time::ZERO + Span::from_ms(ms);
         for (ms, next) in [(20, 10), (40, 30), (60, 70), (80, 150)] {

@@ -22,7 +22,7 @@ fn goodput(text: &str, set: &[&str]) -> f64 {
 
 /// The window that fills these paths does not fit into their queues: as one burst, LIA's is lost at every wake-up.
 #[test]
-fn awake_has_its_share_where_the_window_is_more_than_the_queue() {
+fn awake_gets_its_share_where_the_window_exceeds_the_queue() {
     let share = goodput(PATHS, &[]) / 4.0;
     for slice_ms in [30, 120, 480] {
         let text = asleep(slice_ms);
@@ -33,7 +33,7 @@ fn awake_has_its_share_where_the_window_is_more_than_the_queue() {
 }
 
 #[test]
-fn vmcc_awake_has_its_share_where_the_window_is_more_than_the_queue() {
+fn vmcc_awake_gets_its_share_where_the_window_exceeds_the_queue() {
     // Never off it fills both paths. For that a window needs a hundred round trips from half on, four seconds of these.
     let longer = |text: &str| text.replace("duration='24s'\nwarmup='4s'", "duration='70s'\nwarmup='30s'");
     let share = goodput(&longer(PATHS), &["host.cc='vmcc'", MARKING]) / 4.0;
@@ -49,7 +49,7 @@ fn vmcc_awake_has_its_share_where_the_window_is_more_than_the_queue() {
 
 /// The transport paces by window over sRTT, in which the sleep is; the algorithm says better. Acknowledgments carry no clock there.
 #[test]
-fn awake_has_packets_spaced_over_quic_as_well() {
+fn awake_paces_packets_over_quic() {
     let shorter = |text: &str| text.replace("duration='24s'", "duration='10s'");
     let [lia, awake] = ["lia", "awake"]
         .map(|cc| goodput(&shorter(&asleep(30)), &[&format!("host.cc='{cc}'"), "host.protocol='quic'"]));
@@ -58,14 +58,14 @@ fn awake_has_packets_spaced_over_quic_as_well() {
 
 /// Discarding samples is not enough.
 #[test]
-fn it_is_pacing_that_gives_the_share() {
+fn share_of_awake_depends_on_pacing() {
     let burst = goodput(&asleep(30), &["host.cc='awake'", "host.params.awake.pace='off'"]);
     assert!(burst < 0.5 * goodput(&asleep(30), &["host.cc='awake'"]), "{burst}");
 }
 
 /// Queues of forty times the least round trip, losses, a peer that sleeps: whoever is not off himself is not asleep.
 #[test]
-fn awake_is_lia_where_it_is_not_off() {
+fn awake_equals_lia_without_descheduling() {
     let queue = ["topology.delay='250us'", "topology.buffer='160pkt'"];
     let losses = ["topology.delay='250us'", "topology.loss=0.01"];
     let peer = asleep(30).replace("host='client'", "host='server'");
@@ -77,7 +77,7 @@ fn awake_is_lia_where_it_is_not_off() {
 
 /// Its detection of shared bottlenecks with it.
 #[test]
-fn vmcc_awake_is_vmcc_where_it_is_not_off() {
+fn vmcc_awake_equals_vmcc_without_descheduling() {
     let queue = ["topology.delay='250us'", "topology.buffer='160pkt'", MARKING];
     let losses = ["topology.delay='250us'", "topology.loss=0.01", MARKING];
     let peer = asleep(30).replace("host='client'", "host='server'");
@@ -89,7 +89,7 @@ fn vmcc_awake_is_vmcc_where_it_is_not_off() {
 
 /// A host whose on periods are shorter than a round trip does not pace the backlog that it could not send before it is off again.
 #[test]
-fn awake_is_no_worse_than_lia_where_runs_are_short() {
+fn awake_is_no_worse_than_lia_in_short_runs() {
     for (on_ms, off_ms) in [(2, 49), (2, 200), (3, 19)] {
         // One seed: timeouts after times off of a second decide what 20 s carry.
         let text = asleep(30)

@@ -11,7 +11,7 @@ fn goodput(text: &str, set: &[&str]) -> f64 {
 /// An acknowledgment of 64 bytes per two segments of 1448: where nothing else limits, the way back does. Its queue must
 /// lose none of them, or fewer would acknowledge as much.
 #[test]
-fn a_slow_way_back_limits_goodput_to_two_segments_per_acknowledgment() {
+fn slow_reverse_path_limits_goodput_to_two_segments_per_ack() {
     let text = "[topology]\nkind = 'parallel-paths'\npaths = 1\nrate = '100mbit'\ndelay = '5ms'\nbuffer = '1MB'\n\
                 reverse = { rate = '200kbit' }\n[[traffic]]\nkind = 'bulk'\n";
     let per_ack = 2.0 * 1448.0 * 8.0;
@@ -31,7 +31,7 @@ const PATHS: &str = "[topology]\nkind = 'parallel-paths'\npaths = [{ name = 'a',
                      rate = '40mbit'\ndelay = '5ms'\nreverse = { rate = '8mbit', delay = '1ms', buffer = '300kB' }\n";
 
 #[test]
-fn each_direction_has_its_own_rate_and_the_round_trip_both_delays() {
+fn each_direction_has_its_own_rate_and_rtt_sums_both_delays() {
     let payload = 1448.0 / 1500.0;
     for (topology, left, right) in
         [(DUMBBELL, "left0", "right0"), (GRAPH, "left0", "right0"), (PATHS, "client", "server")]
@@ -49,7 +49,7 @@ fn each_direction_has_its_own_rate_and_the_round_trip_both_delays() {
 }
 
 #[test]
-fn a_rule_marks_in_the_direction_that_it_is_given_for() {
+fn marking_rule_applies_to_its_direction_only() {
     let text = "[topology]\nkind = 'dumbbell'\npairs = 1\nrate = '40mbit'\ndelay = '2ms'\naccess_rate = '1gbit'\n\
                 buffer = '300kB'\nreverse = { marking = { rule = 'threshold', at = '30kB' } }\n";
     let marks = |from: &str, to: &str| {
@@ -62,7 +62,7 @@ fn a_rule_marks_in_the_direction_that_it_is_given_for() {
 
 /// Time order (RACK) takes what is overtaken by more than a quarter of a round trip for lost, until it has learned better.
 #[test]
-fn jitter_reorders_only_if_told() {
+fn jitter_reorders_only_if_enabled() {
     let text = "[topology]\nkind = 'parallel-paths'\npaths = 1\nrate = '50mbit'\ndelay = '10ms'\njitter = '20ms'\n\
                 buffer = '1MB'\n[[traffic]]\nkind = 'bulk'\nconnections = 4\n";
     let resent = |set: &[&str]| run(&format!("{HEAD}{text}"), set).metrics.retransmits.unwrap();
@@ -77,7 +77,7 @@ const TWO_WAYS: &str = "title = 't'\nduration = '10s'\nwarmup = '2s'\n[host]\ncc
                         [[traffic]]\nname = 'x'\nkind = 'bulk'\n";
 
 #[test]
-fn acknowledgments_take_the_way_that_an_entry_or_its_hosts_say() {
+fn ack_path_is_set_per_entry_or_host() {
     let rtt_ms = |set: &[&str]| figures(&run(TWO_WAYS, set))["paths.a.rtt_us.p50"] / 1e3;
     // 10 ms there and back over the second path, 305 ms over the first; a queue adds 120 ms at most.
     assert!(rtt_ms(&[]) > 305.0);
@@ -89,7 +89,7 @@ fn acknowledgments_take_the_way_that_an_entry_or_its_hosts_say() {
 
 /// All acknowledgments go over the second path, until it dies with them.
 #[test]
-fn a_dead_way_of_acknowledgments_is_left() {
+fn dead_ack_path_is_left() {
     let event = "[[event]]\nat = '4s'\nkind = 'link-down'\nlink = 'b'\n";
     for policy in ["best", "fixed"] {
         let output = run(&format!("{TWO_WAYS}{event}"), &[&format!("ack_path={policy}"), "interval=500ms"]);
@@ -101,7 +101,7 @@ fn a_dead_way_of_acknowledgments_is_left() {
 }
 
 #[test]
-fn an_entry_has_a_scheduler_of_its_own() {
+fn entry_has_its_own_scheduler() {
     let duplicates = |set: &[&str]| {
         let output = run(&TWO_WAYS.replace("reverse = { delay = '300ms' }", ""), set);
         output.metrics.goodput_bps.unwrap()

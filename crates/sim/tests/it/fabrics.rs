@@ -24,7 +24,7 @@ fn two_paths_carry_twice_as_much_as_one() {
 /// The second vNIC moves to the first path at 5 s: what it did before stays with the path that it left, and the figures
 /// of the paths add up to those of the run.
 #[test]
-fn each_path_has_its_share_of_a_subflow_that_moves() {
+fn moved_subflow_is_counted_on_each_of_its_paths() {
     let text = "title='t'\nduration='10s'\n\
         [topology]\nkind='virtual-host'\nvms=1\nnics=2\nvm_rate='20mbit'\npath_rate='100mbit'\npath_delay='5ms'\n\
         buffer='20pkt'\n[[traffic]]\nkind='bulk'\n[[event]]\nat='5s'\nkind='remap'\nvm='vm0'\nvnic=1\nnic=0\n";
@@ -39,7 +39,7 @@ fn each_path_has_its_share_of_a_subflow_that_moves() {
 }
 
 #[test]
-fn a_connection_outlives_its_first_path() {
+fn connection_survives_its_first_path() {
     let text = with(
         "[[event]]\nat='4s'\nkind='link-down'\nlink='a'\n[[event]]\nat='7s'\nkind='link-up'\nlink='a'\n",
     );
@@ -56,7 +56,7 @@ fn a_connection_outlives_its_first_path() {
 }
 
 #[test]
-fn delay_and_rate_change_when_told() {
+fn delay_and_rate_change_at_their_events() {
     let text = with(
         "[[event]]\nat='5s'\nkind='set-delay'\nlink='a'\ndelay='50ms'\n[[event]]\nat='5s'\nkind='set-rate'\nlink='b'\nrate='5mbit'\n",
     );
@@ -75,7 +75,7 @@ fn delay_and_rate_change_when_told() {
 }
 
 #[test]
-fn losses_are_as_frequent_and_as_long_as_told() {
+fn losses_have_their_rate_and_burst_length() {
     for (loss, burst) in [("0.02", 1.0), ("{ probability = 0.02, burst = \"5pkt\" }", 5.0)] {
         let text = format!(
             "title='t'\nduration='50s'\n[topology]\nkind='parallel-paths'\npaths=1\nrate='20mbit'\ndelay='1ms'\n\
@@ -115,7 +115,7 @@ start = '2s'
 ";
 
 #[test]
-fn a_hard_cap_leaves_idle_bandwidth_idle_and_borrowing_uses_it() {
+fn hard_cap_leaves_idle_bandwidth_unused_and_borrowing_uses_it() {
     let alone = ["traffic.second.start=2999ms"];
     let hard = figures(&run(VMS, &alone));
     assert!(hard["traffic.first.goodput_bps"] <= 40e6, "{hard:?}");
@@ -140,7 +140,7 @@ fn a_hard_cap_leaves_idle_bandwidth_idle_and_borrowing_uses_it() {
 }
 
 #[test]
-fn a_remapped_vnic_uses_the_other_nic() {
+fn remapped_vnic_uses_the_other_nic() {
     let text = format!("{VMS}[[event]]\nat='2s'\nkind='remap'\nvm='vm0'\nvnic=1\nnic=0\n");
     let output = run(&text, &["traffic.second.start=2999ms", "interval=500ms"]);
     let rate = |path: &str, t: u64| {
@@ -158,7 +158,7 @@ fn a_remapped_vnic_uses_the_other_nic() {
 }
 
 #[test]
-fn a_descheduled_vm_sends_while_it_runs() {
+fn descheduled_vm_sends_while_it_runs_only() {
     let text = format!("{VMS}[[event]]\nat='0s'\nkind='deschedule'\nhost='vm0'\non='30ms'\noff='30ms'\n");
     // A longer port queue would carry the VM over its pauses: 30 ms are 50 packets here.
     let set = ["traffic.second.start=2999ms", "buffer=10pkt"];
@@ -170,7 +170,7 @@ fn a_descheduled_vm_sends_while_it_runs() {
 }
 
 #[test]
-fn a_server_limit_caps_the_sum_of_its_nics() {
+fn server_limit_caps_the_sum_of_its_nics() {
     let limit = |set: &str| run("examples/two-pod", &["transport=mptcp", "traffic.congestion.stop=1ms", set]);
     let fct = |set: &str| limit(set).metrics.fct_us.unwrap().mean;
     let whole = 20e6 * 8.0 / PAYLOAD;
@@ -242,7 +242,7 @@ fn thresholds_in_bytes_and_in_time_and_red_keep_queues_short() {
 }
 
 #[test]
-fn poisson_traffic_offers_the_load_it_was_asked_for() {
+fn poisson_traffic_offers_the_configured_load() {
     let set = ["sizes=100kB", "load=0.15", "duration=20s", "interval=1s", "cc=reno"];
     let output = run("examples/poisson", &set);
     // Four senders of 1 Gbit/s: 600 Mbit/s in 15,000 transfers, so 1 % is one standard deviation.
@@ -259,7 +259,7 @@ fn poisson_traffic_offers_the_load_it_was_asked_for() {
 }
 
 #[test]
-fn the_congestion_generator_leaves_both_one_or_no_interface_idle() {
+fn congestion_generator_leaves_both_one_or_no_interface_idle() {
     let set = [
         "transport=tcp",
         "duration=60s",

@@ -21,7 +21,7 @@ fn rows(output: &RunOutput) -> Vec<Row> {
 }
 
 #[test]
-fn listed_transfers_start_when_and_where_they_say() {
+fn listed_transfers_start_at_their_time_and_host() {
     let text = format!(
         "{SCENARIO}kind = 'flows'\nstart = '1ms'\nflows = [\n{{ at = '3ms', from = 'h0', to = 'h15', size = '1MB' }},\n\
          {{ at = '0s', from = 'h3', to = 'h4', size = '1B' }},\n{{ at = '49ms', from = 'h3', to = 'h4', size = '2B' }},\n]\n"
@@ -40,7 +40,7 @@ fn listed_transfers_start_when_and_where_they_say() {
 
 /// Flow records of one run are the list of another.
 #[test]
-fn flows_of_a_run_are_the_list_of_the_next() {
+fn exported_flows_can_be_replayed() {
     let poisson = format!(
         "{SCENARIO}kind = 'poisson'\nload = 0.2\nsizes = '20kB'\nstop = '20ms'\npairing = 'random'\n"
     );

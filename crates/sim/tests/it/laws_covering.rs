@@ -13,7 +13,7 @@ fn scale() -> u64 {
 }
 
 #[test]
-fn every_two_values_of_any_two_settings_meet() {
+fn every_pair_of_setting_values_is_covered() {
     for axes in [WIDE, FILLED] {
         let mut design = Design::pairwise(&axes, 1);
         assert!(design.is_covering());

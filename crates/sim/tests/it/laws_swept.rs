@@ -67,7 +67,7 @@ impl Point {
 /// packets' size. Goodput is at most the payload's share of the rate; at least half of that, since slow start's end
 /// may fall within the measurement and a window grows slowly after it. A window that does not grow gives a few per cent.
 #[test]
-fn a_lone_flow_fills_its_path() {
+fn single_flow_fills_its_path() {
     let mut low = Vec::new();
     for cc in algorithms() {
         // wVegas leaves slow start at the first packet that queues, and then adds one a round trip.
@@ -120,7 +120,7 @@ fn marked_flows_share_at_small_windows() {
 /// overflows fills three quarters of it without a buffer and all of it with one of a product. wVegas wants ten packets
 /// in the queue and oscillates where fewer fit.
 #[test]
-fn a_buffer_means_the_same_in_bytes_and_packets() {
+fn buffer_in_bytes_and_in_packets_is_equivalent() {
     for cc in algorithms() {
         let share = |buffer: &str| {
             let ms = (10_000.0 * scale()) as u64;

@@ -185,7 +185,7 @@ fn windows(paths: &[Path], algorithm: &'static str, end_ms: u64) -> Vec<f64> {
 /// 1.31 for independent loss. Tolerance: 1.05 to 1.45, since recovery takes a round trip or so at the lower
 /// window and the run sees a few hundred losses (standard error of the rate about 3 %).
 #[test]
-fn reno_follows_the_square_root_of_loss() {
+fn reno_follows_the_inverse_square_root_of_loss() {
     let mut constants = Vec::new();
     for (p, end_ms) in [(0.01, 30_000), (0.0025, 40_000)] {
         let w = windows(&[Path::lossy(p)], "reno", end_ms)[0];
@@ -201,7 +201,7 @@ fn reno_follows_the_square_root_of_loss() {
 /// has on the best path. Tolerance: 25 % on the total and a factor 1.6 on the share, because windows of a
 /// few packets cannot follow the fluid (a floor of two on the worse path raises its share).
 #[test]
-fn lia_takes_what_reno_takes_on_the_best_path_and_prefers_it() {
+fn lia_gets_the_share_of_reno_on_the_best_path_and_prefers_it() {
     let (good, bad) = (0.0025, 0.01);
     let reno = windows(&[Path::lossy(good)], "reno", 40_000)[0];
     let lia = windows(&[Path::lossy(good), Path::lossy(bad)], "lia", 40_000);
@@ -296,7 +296,7 @@ fn coupled_algorithms_follow_their_law_with_nine_subflows() {
 
 #[test]
 #[ignore = "on demand: a quarter of an hour, for the table of docs/evidence/kernels.md"]
-fn shares_of_many_subflows_at_random_loss() {
+fn shares_of_many_subflows_at_random_loss_follow_the_law() {
     for algorithm in ["lia", "olia", "balia"] {
         for count in [2, 8, 9, 16, vmcc_cc::MAX_PATHS] {
             let share = share_at_random_loss(algorithm, count);
@@ -341,7 +341,7 @@ fn marked_share(params: &'static [(&'static str, f64)], count: usize) -> MarkedS
 /// cut is less than a packet, and rounded to none until marks are more frequent: more than a share. Tolerances: 15 % between a
 /// run and one of as many undetected subflows; the shares themselves are bounds of what docs/evidence/kernels.md records.
 #[test]
-fn vmcc_takes_the_share_of_the_subflows_that_are_not_compared() {
+fn vmcc_share_counts_subflows_without_a_verdict() {
     const UNDETECTED: &[(&str, f64)] = &[("trigger", 0.0)];
     let eight = marked_share(&[], 8);
     assert_eq!(eight.closed, 7);
@@ -459,7 +459,7 @@ fn dctcp_marks_and_queue_follow_the_fluid_model() {
 /// beta = 4 where marks come at any window; here they come at its peak, and a reduction's rounds do not grow: less.
 /// Tolerance: 15 % between the two, of some 300 reductions each.
 #[test]
-fn xmp_takes_what_its_marked_rounds_allow() {
+fn xmp_share_follows_its_marked_rounds() {
     for subflows in [2, 4, 8] {
         let path = Path { one_way: Span::from_us(500), ..dctcp_path(30) };
         let flows = [flow("xmp", &vec![0; subflows]), flow("xmp", &[0])];
@@ -509,7 +509,7 @@ fn equal_flows_share_equally() {
 /// A connection whose algorithm asks to close one of two subflows (vMCC, made sure that it does) goes on over
 /// the other at full rate. A gap in the stream would fill the receive window of 64 MiB within the second.
 #[test]
-fn a_subflow_closed_by_its_algorithm_leaves_nothing_behind() {
+fn subflow_closed_by_its_algorithm_leaves_no_state() {
     let vmcc =
         Flow { params: &[("detector", 1.0), ("theta", 1000.0), ("phi", 1.0)], ..flow("vmcc", &[0, 0]) };
     let mut run = Run::new(&[dctcp_path(40)], &[vmcc], 2);

@@ -51,14 +51,14 @@ fn send_buffer_limits_where_it_holds_less_than_the_path() {
 
 /// With data always in flight, and seldom.
 #[test]
-fn applications_limit_that_write_less_than_the_path_carries() {
+fn application_limits_below_the_path_rate() {
     for rate in ["20mbit", "100kbit"] {
         dominates(3, &[], &format!("write_rate='{rate}'\n"));
     }
 }
 
 #[test]
-fn time_after_the_last_acknowledgment_is_not_counted() {
+fn time_after_the_last_ack_is_not_counted() {
     let text = scenario("").replace("kind='bulk'", "kind='sized'\nsize='1MB'\nprotocol='tcp'\n");
     let output = run(&text, &[]);
     let shares = shares(&output);
@@ -68,7 +68,7 @@ fn time_after_the_last_acknowledgment_is_not_counted() {
 
 /// Clients that think are limited by their application; transfers over QUIC say nothing.
 #[test]
-fn requests_are_limited_by_thinking_and_quic_does_not_say() {
+fn requests_are_application_limited_and_quic_reports_none() {
     let asks = "request='1kB'\nresponse='10kB'\nthink='100ms'\nprotocol='tcp'\n";
     let output = run(&scenario(asks).replace("kind='bulk'", "kind='request-response'"), &[]);
     assert!(shares(&output)[3] > 0.9, "{:?}", shares(&output));

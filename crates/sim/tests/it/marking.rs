@@ -39,7 +39,7 @@ fn idle_bandwidth_is_lent_within_two_round_trips_and_in_proportion() {
 }
 
 #[test]
-fn what_is_capped_is_not_lent() {
+fn capped_bandwidth_is_not_lent() {
     let set = ["variant=capped alone", "traffic.two.stop=1s", "warmup=500ms", "duration=2s", "interval=5ms"];
     let output = run("marking/weights-21", &set);
     near("before", rate_within(&output, "one", 500_000, 1_000_000), 95.2e6 / 3.0, 0.02);
@@ -47,12 +47,12 @@ fn what_is_capped_is_not_lent() {
 }
 
 #[test]
-fn marking_beats_tail_drop_under_every_algorithm_that_hears_marks() {
+fn marking_beats_tail_drop_under_every_ecn_algorithm() {
     let plan = plan("marking/tail-drop", &["cc=vmcc,dctcp,xmp"]);
     let cases = case_figures(&plan);
     assert_eq!(cases.len(), 18);
     // The paper's ratio at 100 connections is vMCC's; DCTCP's tail drop queues less (118 ms, not 122), and all are at
-    // the floor, which has a claim of its own and is what `the_floor_is_three_packets_in_two_queueing_times` derives.
+    // the floor, which has a claim of its own and is what `floor_rate_is_three_packets_per_two_queueing_times` derives.
     let vmcc: Vec<_> = cases
         .iter()
         .filter(|c| c.set.get("cc").and_then(|cc| cc.as_str()) == Some("vmcc"))
@@ -72,7 +72,7 @@ fn marking_beats_tail_drop_under_every_algorithm_that_hears_marks() {
 /// older packet counting (RFC 7323 section 4.1; Linux `tcp_clean_rtx_queue`): 27 ms. With every packet acknowledged at once it
 /// would be 200 packets, 24 ms. Tolerance 1 %.
 #[test]
-fn the_floor_is_three_packets_in_two_queueing_times() {
+fn floor_rate_is_three_packets_per_two_queueing_times() {
     for cc in ["vmcc", "dctcp", "xmp"] {
         let rtt_ms = |delayed_ack: &str| {
             let set =
@@ -85,7 +85,7 @@ fn the_floor_is_three_packets_in_two_queueing_times() {
 }
 
 #[test]
-fn thresholds_of_busy_queues_follow_when_queues_come_and_go() {
+fn thresholds_follow_the_number_of_busy_queues() {
     let output = run("marking/thresholds", &["variant=come and go"]);
     let threshold = |from_us: u64, to_us: u64| {
         let of_class = output.series.iter().filter(|p| p.entity == "a.0" && p.metric == "threshold_bytes");
@@ -100,7 +100,7 @@ fn thresholds_of_busy_queues_follow_when_queues_come_and_go() {
 }
 
 #[test]
-fn a_vnic_that_moves_takes_its_cap_along() {
+fn moved_vnic_keeps_its_cap() {
     let output = run("marking/virtual-host", &["variant=moving"]);
     near("NIC b before", rate_within(&output, "b", 2_000_000, 4_000_000), 76.2e6, 0.02);
     near("NIC b after", rate_within(&output, "b", 4_300_000, 8_000_000), 38.1e6, 0.02);
@@ -109,7 +109,7 @@ fn a_vnic_that_moves_takes_its_cap_along() {
 }
 
 #[test]
-fn a_vnic_mapped_otherwise_from_the_start_is_never_elsewhere() {
+fn vnic_remapped_at_start_never_uses_its_default_nic() {
     let output = run("marking/virtual-host", &["variant=moving", "event.0.at=0s", "duration=3s"]);
     near("NIC a", rate_within(&output, "a", 1_000_000, 3_000_000), 114.2e6, 0.02);
     near("NIC b", rate_within(&output, "b", 1_000_000, 3_000_000), 38.1e6, 0.02);

@@ -9,7 +9,7 @@ const CUT: &str = "[topology]\nkind='parallel-paths'\npaths=[{name='a'},{name='b
     [[event]]\nkind='link-down'\nat='2s'\nlink='a'\n[[event]]\nkind='link-up'\nat='3s'\nlink='a'\n";
 
 #[test]
-fn a_stall_is_as_long_as_nothing_can_arrive() {
+fn stall_lasts_while_nothing_can_arrive() {
     let traffic = "[[traffic]]\nname='cut'\nkind='bulk'\nprotocol='tcp'\npath='a'\n\
                    [[traffic]]\nname='other'\nkind='bulk'\nprotocol='tcp'\npath='b'\n";
     let output = run(&format!("{HEAD}{CUT}{traffic}"), &[]);
@@ -28,7 +28,7 @@ fn a_stall_is_as_long_as_nothing_can_arrive() {
 }
 
 #[test]
-fn a_stall_at_the_end_counts_and_a_pause_of_ones_own_does_not() {
+fn final_stall_counts_and_application_pause_does_not() {
     let forever = CUT.split("[[event]]\nkind='link-up'").next().unwrap();
     let traffic = "[[traffic]]\nkind='bulk'\nprotocol='tcp'\npath='a'\n\
                    [[traffic]]\nname='asks'\nkind='request-response'\nprotocol='tcp'\npath='b'\n\
@@ -39,7 +39,7 @@ fn a_stall_at_the_end_counts_and_a_pause_of_ones_own_does_not() {
 }
 
 #[test]
-fn what_a_dead_path_held_is_reinjected_and_waited_for() {
+fn data_of_a_dead_path_are_reinjected_and_counted_as_blocking() {
     let traffic = "[[traffic]]\nkind='bulk'\n";
     let cut = run(&format!("{HEAD}{CUT}{traffic}"), &["host.cc='reno'"]);
     let whole =
@@ -53,7 +53,7 @@ fn what_a_dead_path_held_is_reinjected_and_waited_for() {
 
 /// One segment of many is lost, once: what arrives until it is repeated waits, at most a window.
 #[test]
-fn what_waits_behind_a_gap_is_counted() {
+fn data_behind_a_gap_are_counted() {
     let text = "[topology]\nkind='parallel-paths'\npaths=1\nrate='20mbit'\ndelay='10ms'\nbuffer='30MB'\n\
                 [[traffic]]\nkind='bulk'\nprotocol='tcp'\n";
     let clean = run(&format!("{HEAD}{text}"), &["host.cc='reno'"]);
@@ -67,7 +67,7 @@ fn what_waits_behind_a_gap_is_counted() {
 
 /// Jitter that reorders makes senders repeat what is only late; where order is kept, and where packets are lost, they are right.
 #[test]
-fn what_was_repeated_in_vain_is_undone_and_counted() {
+fn spurious_retransmissions_are_undone_and_counted() {
     let text = "[topology]\nkind='parallel-paths'\nrate='20mbit'\ndelay='10ms'\nbuffer='300kB'\n\
                 paths=[{name='a',jitter='8ms'},{name='b'}]\n\
                 [[traffic]]\nkind='bulk'\nprotocol='tcp'\npath='a'\n[[traffic]]\nkind='bulk'\nprotocol='tcp'\npath='b'\n";
@@ -86,7 +86,7 @@ const SHARED: &str = "[topology]\nkind='parallel-paths'\npaths=1\nrate='100mbit'
     marking={rule='threshold',at='30kB'}\n[host]\ncc='vmcc'\n";
 
 #[test]
-fn a_path_that_shares_a_bottleneck_is_closed_for_that() {
+fn path_closed_for_a_shared_bottleneck_has_that_reason() {
     let traffic =
         "[[traffic]]\nkind='bulk'\nsubflows=2\n[[traffic]]\nname='single'\nkind='bulk'\nprotocol='tcp'\n";
     let set = ["host.params.vmcc.theta=1000", "host.params.vmcc.phi=1"];
@@ -99,7 +99,7 @@ fn a_path_that_shares_a_bottleneck_is_closed_for_that() {
 
 /// The estimate is a moving average of the fraction of packets that were marked, so both have one mean.
 #[test]
-fn alpha_is_the_fraction_of_packets_that_are_marked() {
+fn alpha_equals_the_fraction_of_marked_packets() {
     let traffic = "[[traffic]]\nkind='bulk'\nprotocol='tcp'\nconnections=2\n";
     for cc in ["dctcp", "vmcc", "reno"] {
         let output = run(&format!("{HEAD}{SHARED}{traffic}"), &[&format!("host.cc='{cc}'"), "warmup='0s'"]);
@@ -116,7 +116,7 @@ fn alpha_is_the_fraction_of_packets_that_are_marked() {
 }
 
 #[test]
-fn off_times_are_those_that_events_ask_for() {
+fn descheduled_times_match_the_events() {
     let text =
         "[topology]\nkind='parallel-paths'\npaths=1\nrate='20mbit'\ndelay='1ms'\n[[traffic]]\nkind='bulk'\n";
     let event = |at: &str, on: &str, off: &str, until: &str| {
@@ -137,7 +137,7 @@ fn off_times_are_those_that_events_ask_for() {
 
 /// Both links are away while the reader empties the buffer: the answer to the next question opens the window.
 #[test]
-fn an_outage_while_the_window_is_shut_ends_with_the_next_probe() {
+fn outage_during_a_zero_window_ends_with_the_next_probe() {
     let head = "title='t'\nduration='60s'\n[host]\ncc='lia'\nreceive_buffer='20kB'\n\
                 [topology]\nkind='parallel-paths'\npaths=[{name='a'},{name='b'}]\nrate='10mbit'\ndelay='10ms'\n\
                 [[traffic]]\nkind='bulk'\nread_rate='30kbit'\n";
@@ -157,7 +157,7 @@ fn an_outage_while_the_window_is_shut_ends_with_the_next_probe() {
 
 /// A stall ends with its transfer: time until later deliveries, its last segments among them, does not count.
 #[test]
-fn a_stall_ends_with_its_transfer() {
+fn stall_ends_with_its_transfer() {
     let head = "title='t'\nduration='20s'\n[host]\ncc='reno'\nprotocol='tcp'\n\
                 [topology]\nkind='parallel-paths'\npaths=[{name='a'}]\nrate='10mbit'\ndelay='10ms'\n\
                 [[traffic]]\nkind='bulk'\nstop='3s'\n[[event]]\nkind='link-down'\nat='2.95s'\nlink='a'\n\
@@ -168,7 +168,7 @@ fn a_stall_ends_with_its_transfer() {
 
 /// Probes whose timeout ends after the run are left out, so the share of lost ones does not depend on the timeout.
 #[test]
-fn a_long_timeout_shows_no_less_loss() {
+fn long_timeout_does_not_hide_loss() {
     let text = "[topology]\nkind='parallel-paths'\npaths=[{name='a',loss=0.5,reverse={loss=0}}]\nrate='20mbit'\ndelay='5ms'\n\
                 [[traffic]]\nkind='probe'\ninterval='1ms'\ntimeout='1s'\n";
     for (timeout, due) in [("20ms", 4980.0), ("4500ms", 500.0)] {

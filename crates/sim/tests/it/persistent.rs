@@ -24,7 +24,7 @@ fn objects(output: &RunOutput) -> Vec<&FlowRecord> {
 }
 
 #[test]
-fn every_object_is_counted_and_connections_take_turns() {
+fn every_object_is_counted_and_connections_alternate() {
     let output = run(&cache(), &[KEPT]);
     let connections: Vec<&FlowRecord> =
         output.flows.iter().filter(|flow| flow.size_bytes.is_none()).collect();
@@ -50,7 +50,7 @@ fn every_object_is_counted_and_connections_take_turns() {
 
 /// The `connection`'s objects in the order in which they were wanted, by when they came.
 #[test]
-fn a_connection_has_one_object_at_a_time_in_the_order_of_arrival() {
+fn connection_serves_one_object_at_a_time_in_arrival_order() {
     // Loss makes some slow.
     let output = run(&cache(), &[KEPT, "loss=0.02", "load=0.8"]);
     let mut ends: BTreeMap<u64, Vec<Option<u64>>> = BTreeMap::new();
@@ -71,7 +71,7 @@ fn a_connection_has_one_object_at_a_time_in_the_order_of_arrival() {
 
 /// So that the two ways can be compared.
 #[test]
-fn the_same_objects_arrive_as_on_connections_of_their_own() {
+fn objects_equal_those_on_separate_connections() {
     let (kept, own) = (run(&cache(), &[KEPT]), run(&cache(), &[]));
     let arrived = |output: &RunOutput| -> Vec<(u64, Option<u64>)> {
         objects(output).iter().map(|object| (object.start_us, object.size_bytes)).collect()
@@ -83,7 +83,7 @@ fn the_same_objects_arrive_as_on_connections_of_their_own() {
 }
 
 #[test]
-fn what_is_wanted_before_a_stop_is_fetched() {
+fn objects_requested_before_the_stop_are_fetched() {
     let output = run(&cache(), &[KEPT, "stop=2s", "load=0.9"]);
     let objects = objects(&output);
     assert!(objects.iter().all(|object| object.start_us < 2_000_000 && object.completed), "{objects:?}");
@@ -92,7 +92,7 @@ fn what_is_wanted_before_a_stop_is_fetched() {
 
 /// Every host of a tree asks every other: what a run gives does not depend on threads.
 #[test]
-fn threads_change_nothing() {
+fn persistent_results_do_not_depend_on_threads() {
     let text = "
 title = 't'
 duration = '20ms'
@@ -119,7 +119,7 @@ kept_connections = 2
 }
 
 #[test]
-fn quic_keeps_none() {
+fn persistent_connections_are_refused_over_quic() {
     let plan = plan(&cache(), &[KEPT, "protocol=quic"]);
     let error = run_case(&plan.cases[0], 1, &Options::default()).unwrap_err().to_string();
     assert!(error.contains("`poisson`") && error.contains("kept_connections"), "{error}");
@@ -157,7 +157,7 @@ fn distance(mut seen: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
 }
 
 #[test]
-fn gaps_are_exponential_sizes_as_given_and_waiting_is_that_of_one_server() {
+fn arrivals_are_poisson_and_waiting_matches_one_server() {
     let output = one_server();
     let objects = objects(&output);
     let starts: Vec<f64> = objects.iter().map(|object| object.start_us as f64).collect();
@@ -195,7 +195,7 @@ fn gaps_are_exponential_sizes_as_given_and_waiting_is_that_of_one_server() {
 }
 
 #[test]
-fn more_connections_than_objects_stay_idle_and_too_few_is_none() {
+fn excess_connections_stay_idle_and_zero_is_refused() {
     let output = run(&cache(), &["kept_connections=40", "limit=2"]);
     assert_eq!((output.metrics.established, output.metrics.completed), (Some(40), Some(2)));
     assert_eq!(output.metrics.unfinished, Some(0));
@@ -209,7 +209,7 @@ fn more_connections_than_objects_stay_idle_and_too_few_is_none() {
 
 /// Above capacity, waiting times grow without bound and objects are reported as unfinished; goodput is the paths' capacity.
 #[test]
-fn beyond_what_paths_carry_objects_wait() {
+fn objects_queue_above_the_path_capacity() {
     let output = run(&cache(), &[KEPT, "load=1.5"]);
     let (done, late) = (output.metrics.completed.unwrap(), output.metrics.unfinished.unwrap());
     assert!(late > done / 5, "{late} of {done}");

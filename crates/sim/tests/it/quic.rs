@@ -24,7 +24,7 @@ fn with(more: &str) -> String {
 }
 
 #[test]
-fn a_stream_takes_both_paths() {
+fn stream_uses_both_paths() {
     let output = run(&with("[[traffic]]\nkind = 'bulk'\n"), &[]);
     // Of a packet of 1500 bytes headers, tag and frames take about 60; nothing else does.
     for (name, rate_bps) in
@@ -40,7 +40,7 @@ fn a_stream_takes_both_paths() {
 /// A path that takes everything and delivers nothing, from some moment on: as soon as the other answers and this one does not, what
 /// it has is sent there. The queues are full then, 50 ms long.
 #[test]
-fn a_silent_path_stops_nobody() {
+fn silent_path_does_not_stall_the_stream() {
     let text =
         with("[[traffic]]\nkind = 'bulk'\n[[event]]\nat = 'ATms'\nkind = 'link-down'\nlink = 'LINK'\n");
     for n in 0..8 {
@@ -54,7 +54,7 @@ fn a_silent_path_stops_nobody() {
 }
 
 #[test]
-fn transfers_are_whole_and_timed() {
+fn transfers_complete_with_their_times() {
     let text =
         with("[[traffic]]\nkind = 'sized'\nsize = '1MB'\nconnections = 3\n").replace("warmup = '1s'", "");
     let output = run(&text, &[]);
@@ -65,7 +65,7 @@ fn transfers_are_whole_and_timed() {
 }
 
 #[test]
-fn marks_come_instead_of_losses_where_the_algorithm_asks_for_them() {
+fn ecn_algorithms_get_marks_instead_of_losses() {
     let marking = "buffer = '50pkt'\nmarking = { rule = 'threshold', at = '10pkt' }\n";
     let text =
         |cc| with(&format!("[[traffic]]\nkind = 'bulk'\ncc = '{cc}'\n")).replace("buffer = '50pkt'", marking);
@@ -79,7 +79,7 @@ fn marks_come_instead_of_losses_where_the_algorithm_asks_for_them() {
 
 /// Two paths through one bottleneck take no more than TCP there, if they are coupled (RFC 6356's second goal).
 #[test]
-fn coupled_paths_leave_tcp_its_share() {
+fn coupled_quic_paths_leave_tcp_its_share() {
     let text = "
 title = 't'
 duration = '40s'
@@ -118,7 +118,7 @@ protocol = 'tcp'
 
 /// Datagrams cross shards, whatever their number.
 #[test]
-fn threads_make_no_difference() {
+fn quic_results_do_not_depend_on_threads() {
     let text = "
 title = 't'
 duration = '50ms'
@@ -148,7 +148,7 @@ pairing = 'permutation'
 }
 
 #[test]
-fn what_is_not_modelled_is_refused_with_what_helps() {
+fn unsupported_quic_settings_are_refused_with_a_remedy() {
     for (more, said) in [
         ("[[traffic]]\nkind = 'bulk'\nread_rate = '1mbit'\n", "`read_rate`"),
         ("[[traffic]]\nkind = 'bulk'\nwrite_rate = '1mbit'\n", "`write_rate`"),
@@ -163,7 +163,7 @@ fn what_is_not_modelled_is_refused_with_what_helps() {
 
 /// As over TCP and MPTCP: an application that stops writes no more, and what it has written is sent.
 #[test]
-fn transfers_under_way_are_finished_after_the_stop() {
+fn transfers_in_progress_finish_after_the_stop() {
     let text = "
 title = 't'
 duration = '8s'
@@ -195,7 +195,7 @@ stop = '1s'
 }
 
 #[test]
-fn round_trips_of_the_warmup_do_not_count() {
+fn warmup_rtt_samples_are_excluded() {
     let event =
         |link| format!("[[event]]\nat = '1800ms'\nkind = 'set-delay'\nlink = '{link}'\ndelay = '1ms'\n");
     let text =

@@ -65,7 +65,7 @@ fn routes_return_after_the_repair_is_detected() {
 
 /// Shorter than the detection delay.
 #[test]
-fn flaps_are_not_noticed() {
+fn short_flaps_are_not_detected() {
     let events = [event("link-down", "p0a0-c0", "50ms"), event("link-up", "p0a0-c0", "90ms")].concat();
     let text = format!("{HEAD}{TREE}{BULK}{events}");
     let of = |reroute: &str| run(&text, &[&format!("topology.reroute={reroute}")]).flows;
@@ -74,7 +74,7 @@ fn flaps_are_not_noticed() {
 }
 
 #[test]
-fn rerouting_is_the_same_on_any_number_of_threads() {
+fn rerouting_does_not_depend_on_threads() {
     let udp = "[[traffic]]\nname='udp'\nkind='on-off-udp'\nrate='5mbit'\npairing='permutation'\nfrom='h*'\nto='h*'\n\
                [[traffic]]\nname='probes'\nkind='probe'\ninterval='10ms'\ntimeout='20ms'\npairing='permutation'\nfrom='h*'\nto='h*'\n\
                [[traffic]]\nname='quic'\nkind='bulk'\nprotocol='quic'\nfrom='h0'\nto='h9'\n";

@@ -32,7 +32,7 @@ fn every_built_in_scenario_runs_and_its_claims_hold() {
 }
 
 #[test]
-fn whatever_a_run_reports_may_be_claimed() {
+fn every_reported_metric_can_be_claimed() {
     for name in [
         "demo",
         "examples/request-response",
@@ -50,7 +50,7 @@ fn whatever_a_run_reports_may_be_claimed() {
 }
 
 #[test]
-fn whatever_a_run_reports_is_in_the_catalogue() {
+fn every_reported_metric_is_in_the_catalogue() {
     let validator = jsonschema::validator_for(&vmcc_metrics::schema::of_run()).unwrap();
     for name in ["demo", "examples/request-response", "examples/poisson", "marking/weights-21"] {
         let metrics = serde_json::to_value(&run(name, &[]).metrics).unwrap();
@@ -64,7 +64,7 @@ fn whatever_a_run_reports_is_in_the_catalogue() {
 }
 
 #[test]
-fn what_was_not_measured_is_absent() {
+fn unmeasured_metrics_are_absent() {
     let udp = run("examples/on-off-udp", &["traffic.0.competing=true"]);
     assert_eq!(udp.metrics.goodput_bps, None);
     assert_eq!((udp.metrics.retransmits, udp.metrics.rtt_us, udp.metrics.jain), (None, None, None));
@@ -74,7 +74,7 @@ fn what_was_not_measured_is_absent() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_with_any_number_of_threads() {
+fn same_seed_gives_identical_bytes_on_any_number_of_threads() {
     let tree = plan("examples/fat-tree", &["k=4", "duration=20ms", "warmup=5ms", "transport=mptcp x 8"]);
     let bytes = |seed, threads| serde_json::to_string(&run_threads(&tree, 0, seed, threads)).unwrap();
     let first = bytes(1, 1);
@@ -87,7 +87,7 @@ fn the_same_seed_gives_the_same_bytes_with_any_number_of_threads() {
 /// Whatever its network, a run gives the same bytes again, and those of a run that is shared; where it cannot be shared, it runs
 /// on one thread.
 #[test]
-fn every_built_in_scenario_gives_the_same_bytes_twice_and_on_one_to_four_threads() {
+fn every_built_in_scenario_is_reproducible_on_one_to_four_threads() {
     let mut shared = 0;
     for builtin in vmcc_scenario::builtin::all() {
         let mut plan = plan_at(Scale::Small, builtin.name, &[]);
@@ -113,7 +113,7 @@ fn every_built_in_scenario_gives_the_same_bytes_twice_and_on_one_to_four_threads
 
 /// Events, remaps, descheduling and ways of acknowledgments do not depend on threads either.
 #[test]
-fn what_happens_meanwhile_gives_the_same_bytes_on_any_number_of_threads() {
+fn events_give_identical_bytes_on_any_number_of_threads() {
     let dumbbell = "title='t'\nduration='800ms'\nhost={ack_path='best'}\n\
         topology={kind='dumbbell',pairs=3,rate='40mbit',delay='20ms',access_delay='8ms',reverse={rate='9mbit',loss=0.01}}\n\
         [[traffic]]\nkind='bulk'\n[[traffic]]\nkind='request-response'\nrequest='1kB'\nresponse='50kB'\n\
@@ -134,7 +134,7 @@ fn what_happens_meanwhile_gives_the_same_bytes_on_any_number_of_threads() {
 
 /// A delay that becomes short, whenever it does, is not cut: threads would meet every few nanoseconds from the start on.
 #[test]
-fn threads_do_not_work_ahead_by_delays_in_which_little_happens() {
+fn threads_do_not_work_ahead_by_delays_with_few_events() {
     let text = "title='t'\nduration='1s'\n\
         topology={kind='parallel-paths',paths=1,rate='100mbit',delay='5ms'}\n[[traffic]]\nkind='bulk'\n";
     let event = "[[event]]\nat='999ms'\nkind='set-delay'\nlink='a'\ndelay='10ns'\n";
@@ -145,7 +145,7 @@ fn threads_do_not_work_ahead_by_delays_in_which_little_happens() {
 }
 
 #[test]
-fn programs_with_rates_give_the_same_bytes_with_any_number_of_threads() {
+fn rate_limited_programs_are_identical_on_any_number_of_threads() {
     let text = "
 title = 't'
 duration = '200ms'
@@ -182,7 +182,7 @@ read_rate = '7mbit'
 }
 
 #[test]
-fn a_run_can_be_interrupted_and_tells_how_far_it_is() {
+fn run_can_be_interrupted_and_reports_progress() {
     let plan = plan("demo", &["variant=lia"]);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let seen = std::sync::Mutex::new(Vec::new());
@@ -200,7 +200,7 @@ fn a_run_can_be_interrupted_and_tells_how_far_it_is() {
 }
 
 #[test]
-fn what_the_simulator_has_no_model_of_is_refused() {
+fn unmodelled_settings_are_refused() {
     let refused = |set: &[&str]| {
         let plan = plan("demo", set);
         run_case(&plan.cases[0], 1, &Options::default()).unwrap_err().to_string()
@@ -239,7 +239,7 @@ start = '1s'
 
 /// The records that count, of which the report draws distributions, are those that the summary's figures stand on.
 #[test]
-fn flow_records_and_the_summary_are_of_one_population() {
+fn flow_records_and_summary_cover_the_same_flows() {
     let output = run(MIXED, &[]);
     let measured = || output.flows.iter().filter(|flow| flow.measured);
     let mut fcts: Vec<f64> = measured().filter_map(|flow| flow.fct_us).collect();
@@ -265,7 +265,7 @@ fn every_answered_request_has_a_record() {
 
 /// A limit, and the load of every host of a graph that names no senders.
 #[test]
-fn the_load_of_a_graph_is_that_of_all_its_hosts() {
+fn graph_load_is_summed_over_all_hosts() {
     let text = "
 title = 't'
 duration = '100ms'
@@ -290,7 +290,7 @@ pairing = 'random'
 }
 
 #[test]
-fn an_event_that_changes_nothing_changes_nothing() {
+fn event_without_effect_keeps_the_results() {
     let text = "
 title = 't'
 duration = '2s'
@@ -321,7 +321,7 @@ rate = '100mbit'
 
 /// Requests that wait for nothing come as fast as events are handled, not as fast as time passes.
 #[test]
-fn requests_that_wait_for_nothing_are_refused_by_name() {
+fn requests_without_think_time_are_refused_by_name() {
     let text = "
 title = 't'
 duration = '10s'
@@ -338,7 +338,7 @@ response = '1B'
 
 /// 50 ms have a series although the usual interval is twice as long.
 #[test]
-fn short_runs_have_values_over_time() {
+fn short_runs_have_time_series() {
     let text = "title='t'\nduration='50ms'\n[topology]\nkind='parallel-paths'\npaths=1\nrate='100mbit'\ndelay='100us'\n\
                 [[traffic]]\nkind='bulk'\n";
     let of = |set: &[&str], metric: &str| run(text, set).series.iter().filter(|p| p.metric == metric).count();
@@ -350,7 +350,7 @@ fn short_runs_have_values_over_time() {
 
 /// The SYN meets a link that is down.
 #[test]
-fn a_lost_syn_is_repeated_after_the_initial_timeout() {
+fn lost_syn_is_retransmitted_after_the_initial_timeout() {
     let text = "title='t'\nduration='2s'\n[host]\nprotocol='tcp'\nmin_rto='1ms'\n[topology]\nkind='parallel-paths'\npaths=1\n\
                 rate='1gbit'\ndelay='10us'\n[[traffic]]\nkind='sized'\nsize='1kB'\n\
                 [[event]]\nkind='link-down'\nlink='a'\nat='0s'\n[[event]]\nkind='link-up'\nlink='a'\nat='5ms'\n";

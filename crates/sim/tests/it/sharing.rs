@@ -66,7 +66,7 @@ fn twins_keep_both_paths() {
 }
 
 #[test]
-fn of_two_paths_through_one_nic_one_is_closed() {
+fn one_of_two_paths_through_one_nic_is_closed() {
     for connections in [1, 2, 5, 10] {
         let flows = flows("[0, 0]", connections, 1, &[]);
         let all: Vec<usize> = flows.iter().map(closed).collect();
@@ -93,7 +93,7 @@ fn counts_of_marks_close_a_twin() {
 
 /// Without marks the windows of twins grow together, and what they lose they lose together.
 #[test]
-fn behind_tail_drop_twins_keep_both_paths_and_of_two_on_one_nic_one_is_closed() {
+fn tail_drop_twins_stay_and_one_of_two_on_one_nic_is_closed() {
     let marking = "path_marking = { rule = \"threshold\", at = \"30kB\" }\n";
     let tail_drop =
         TWINS.replace(marking, "").replace("path_buffer = \"1000pkt\"", "path_buffer = \"60pkt\"");
@@ -126,7 +126,7 @@ fn asleep(nics: &str, connections: u32, detector: &str, times: [&str; 2], seed: 
 /// A sleep is on all paths at once, and no queue. What five connections do at once is not independent of each other: where
 /// sleep is short and often, of 200 that were counted 11 took a twin for the same path.
 #[test]
-fn twins_of_a_vm_that_recognizes_sleep_keep_both_paths() {
+fn twins_of_an_awake_vm_keep_both_paths() {
     for times in [["30ms", "5ms"], ["30ms", "90ms"], ["120ms", "360ms"], ["3ms", "30ms"]] {
         for (detector, connections) in
             [("correlation", 1), ("correlation", 5), ("events", 1), ("statistics", 1)]
@@ -141,7 +141,7 @@ fn twins_of_a_vm_that_recognizes_sleep_keep_both_paths() {
 
 /// Between sleeps there are bins enough.
 #[test]
-fn of_two_paths_through_one_nic_of_a_vm_that_recognizes_sleep_one_is_closed() {
+fn one_of_two_paths_through_one_nic_of_an_awake_vm_is_closed() {
     for seed in 1..5 {
         assert_eq!(asleep("[0, 0]", 1, "correlation", ["120ms", "360ms"], seed), [1], "seed {seed}");
     }
@@ -149,7 +149,7 @@ fn of_two_paths_through_one_nic_of_a_vm_that_recognizes_sleep_one_is_closed() {
 
 /// A VM that does not run for some milliseconds sends nothing on any path, and then on all at once.
 #[test]
-fn twins_of_a_vm_that_is_descheduled_keep_both_paths() {
+fn twins_of_a_descheduled_vm_keep_both_paths() {
     for off in ["2ms", "5ms"] {
         let event = format!(
             "[[event]]\nat = \"0s\"\nkind = \"deschedule\"\nhost = \"vm0\"\non = \"30ms\"\noff = \"{off}\"\n"
@@ -203,7 +203,7 @@ fn bursts(links: [&str; 2], rate: &str, on: &str, off: &str) -> String {
 
 /// Bursts in step on both links move both queues as one queue would move, but answer no probe.
 #[test]
-fn twins_keep_both_paths_whatever_bursts_in_step_on_both() {
+fn twins_keep_both_paths_under_synchronous_bursts() {
     for links in [[MARKED; 2], [TAIL_DROP; 2], [MARKED, TAIL_DROP]] {
         for (rate, on, off) in
             [("50mbit", "20ms", "50ms"), ("20mbit", "20ms", "50ms"), ("30mbit", "10ms", "20ms")]

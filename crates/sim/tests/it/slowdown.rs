@@ -25,7 +25,7 @@ const TREE: &str = "kind = \"fat-tree\"\nk = 4\nrate = \"1gbit\"\ndelay = \"5us\
 const PATHS: &str = "kind = \"parallel-paths\"\npaths = 2\nrate = \"50mbit\"\ndelay = \"2ms\"";
 
 #[test]
-fn transfers_alone_take_the_ideal_time_within_the_initial_window() {
+fn short_single_transfers_take_the_ideal_time() {
     // Packets of the handshake carry more options.
     for topology in [DUMBBELL, TREE] {
         for (size, most) in [("1B", 1.05), ("1448B", 1.05), ("10kB", 1.05)] {
@@ -36,7 +36,7 @@ fn transfers_alone_take_the_ideal_time_within_the_initial_window() {
 }
 
 #[test]
-fn long_transfers_alone_take_little_more_than_the_ideal_time() {
+fn long_single_transfers_take_little_more_than_the_ideal_time() {
     for (topology, protocol) in [(DUMBBELL, "tcp"), (PATHS, "mptcp"), (DUMBBELL, "quic")] {
         let found = alone(topology, protocol, "50MB");
         assert!((1.0..1.08).contains(&found), "{topology}, {protocol}: {found}");
@@ -44,7 +44,7 @@ fn long_transfers_alone_take_little_more_than_the_ideal_time() {
 }
 
 #[test]
-fn requests_take_the_time_of_request_and_answer() {
+fn requests_take_the_time_of_request_and_response() {
     let text = format!(
         "title = \"t\"\nduration = \"1s\"\nwarmup = \"100ms\"\n[topology]\n{DUMBBELL}\n[host]\nprotocol = \"tcp\"\ncc = \"reno\"\n\
          [[traffic]]\nkind = \"request-response\"\nrequest = \"100B\"\nresponse = \"10kB\"\nthink = \"10ms\"\n"
@@ -56,7 +56,7 @@ fn requests_take_the_time_of_request_and_answer() {
 }
 
 #[test]
-fn transfers_that_share_a_bottleneck_are_slower_than_alone() {
+fn transfers_that_share_a_bottleneck_are_slower() {
     let text = format!(
         "title = \"t\"\nduration = \"20s\"\nwarmup = \"0s\"\n[topology]\n{DUMBBELL}\n[host]\nprotocol = \"tcp\"\ncc = \"reno\"\n\
          [[traffic]]\nkind = \"sized\"\nsize = \"5MB\"\nconnections = 4\n"

@@ -21,7 +21,7 @@ fn carried(output: &RunOutput, path: &str, at_ms: u64) -> f64 {
 }
 
 #[test]
-fn a_backup_carries_only_while_nothing_else_can() {
+fn backup_carries_data_only_while_no_other_path_can() {
     let events = [
         event("2s", "set-backup", "path = 'b'"),
         event("4s", "link-down", "link = 'a'"),
@@ -41,7 +41,7 @@ fn a_backup_carries_only_while_nothing_else_can() {
 }
 
 #[test]
-fn a_backup_from_the_start_waits() {
+fn initial_backup_stays_idle() {
     let text = format!("{PATHS}{}", event("0s", "set-backup", "path = 'a'"));
     for cc in ["lia", "reno"] {
         for scheduler in ["lowest-rtt", "round-robin", "redundant", "blest", "ecf"] {
@@ -55,7 +55,7 @@ fn a_backup_from_the_start_waits() {
 }
 
 #[test]
-fn a_closed_subflow_carries_nothing_until_it_is_opened() {
+fn closed_subflow_carries_nothing_until_reopened() {
     for which in ["path = 'a'", "subflow = 0"] {
         let events = [event("2s", "close-subflow", which), event("5s", "open-subflow", which)];
         let output = run(&format!("{PATHS}{}", events.concat()), &[]);
@@ -70,7 +70,7 @@ fn a_closed_subflow_carries_nothing_until_it_is_opened() {
 
 /// Both subflows are closed, and one comes back: what was on its way goes on there.
 #[test]
-fn a_connection_outlives_the_time_without_subflows() {
+fn connection_survives_a_time_without_subflows() {
     for scheduler in ["lowest-rtt", "redundant"] {
         let text = PATHS.replace("kind = 'bulk'", "kind = 'sized'\nsize = '10MB'");
         let events = [
@@ -90,7 +90,7 @@ fn a_connection_outlives_the_time_without_subflows() {
 
 /// Any sequence of events, with losses and reordering: every byte arrives, on any number of threads the same way.
 #[test]
-fn whatever_happens_to_subflows_all_bytes_arrive() {
+fn all_bytes_arrive_despite_subflow_events() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = |n: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -133,7 +133,7 @@ fn lives(output: &RunOutput) -> [Option<f64>; 4] {
 }
 
 #[test]
-fn a_subflow_lives_as_often_as_it_is_opened() {
+fn reopened_subflow_is_counted_each_time() {
     let twice = [("1s", "close"), ("1.001s", "open"), ("2s", "close"), ("2.5s", "open")];
     let events = |all: &[(&str, &str)]| {
         all.iter().map(|(at, what)| event(at, &format!("{what}-subflow"), "path = 'a'")).collect::<String>()
@@ -156,7 +156,7 @@ const NICS: &str = "title = 't'\nduration = '4s'\n[host]\ncc = 'lia'\n\
                     path_delay = '1ms'\n[[traffic]]\nkind = 'bulk'\n";
 
 #[test]
-fn a_subflow_that_moves_ends_once() {
+fn moved_subflow_ends_once() {
     let moves = |at| event(at, "remap", "vm = 'vm0'\nvnic = 1\nnic = 0");
     let of_b = |output: &RunOutput| {
         ["opened", "closed", "closed_end"].map(|what| output.metrics.get(&format!("paths.b.subflows_{what}")))
@@ -183,7 +183,7 @@ fn a_subflow_that_moves_ends_once() {
 
 /// Error that is only visible with the network: two subflows on three paths leave one path without any.
 #[test]
-fn an_event_of_nobodys_subflows_is_refused() {
+fn event_without_matching_subflows_is_refused() {
     let text = PATHS.replace("paths = 2", "paths = 3").replace("'bulk'", "'bulk'\nsubflows = 2");
     let text = format!("{text}{}", event("2s", "close-subflow", "path = 'c'"));
     let error = run_case(&plan(&text, &[]).cases[0], 1, &Options::default()).unwrap_err();

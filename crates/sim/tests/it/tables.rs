@@ -41,7 +41,7 @@ fn f_score(of: &BTreeMap<String, Pairs>, connections: &str) -> f64 {
 }
 
 #[test]
-fn claims_on_f_are_what_a_count_of_pairs_gives() {
+fn kendall_claims_match_a_count_of_pairs() {
     for (name, connections) in [("vmcc/tab3", "1"), ("vmcc/tab4", "2")] {
         let kinds = ["shared", "twins", "unlike"].map(|kind| format!("{kind} {connections}"));
         let plan = plan(name, &["test=repeated", "duration=10s", &format!("pair={}", kinds.join(","))]);

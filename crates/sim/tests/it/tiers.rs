@@ -40,7 +40,7 @@ fn one_flow_uses_one_of_four_uplinks() {
 }
 
 #[test]
-fn drops_and_queues_are_where_flows_meet() {
+fn drops_and_queues_occur_where_flows_meet() {
     let traffic = "[[traffic]]\nkind = 'bulk'\nfrom = ['h0', 'h1', 'h3']\nto = 'h2'\n";
     let output = run(&leaf_spine(traffic), &[]);
     let tiers = ["host-leaf", "leaf-spine", "spine-leaf", "leaf-host"];

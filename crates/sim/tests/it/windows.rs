@@ -37,7 +37,7 @@ fn goodput_bps(set: &[&str]) -> f64 {
 
 /// mTCP, section 5.2: beside others on each path only windows of their own take what each path gives.
 #[test]
-fn one_window_takes_less_of_busy_paths_than_each_its_own() {
+fn combined_window_takes_less_of_busy_paths_than_separate_ones() {
     let one = goodput_bps(&["host.subflows=1"]);
     let (separate, combined) = (goodput_bps(&[]), goodput_bps(&["host.coupling=combined"]));
     assert!(separate > 2.2 * one, "{separate} of {one}");
@@ -49,7 +49,7 @@ fn one_window_takes_less_of_busy_paths_than_each_its_own() {
 
 /// Of one path a window of all is its own.
 #[test]
-fn with_one_path_both_are_the_same() {
+fn combined_and_separate_windows_agree_on_one_path() {
     let one = |coupling: &str| {
         run(&busy(), &["host.subflows=1", &format!("host.coupling={coupling}")]).metrics.figures()
     };
@@ -57,7 +57,7 @@ fn with_one_path_both_are_the_same() {
 }
 
 #[test]
-fn idle_paths_are_filled_by_one_window_too() {
+fn combined_window_fills_idle_paths() {
     let text = "
 title = 't'
 duration = '10s'
@@ -83,7 +83,7 @@ kind = 'bulk'
 
 /// A path that takes everything and delivers nothing does not keep the window from the other.
 #[test]
-fn a_silent_path_stops_nobody() {
+fn silent_path_does_not_stall_a_combined_window() {
     for (link, left_bps) in [("a", 10e6), ("b", 20e6)] {
         let text = format!(
             "title = 't'\nduration = '8s'\nwarmup = '3s'\n[host]\nprotocol = 'quic'\ncoupling = 'combined'\n\
@@ -98,7 +98,7 @@ fn a_silent_path_stops_nobody() {
 }
 
 #[test]
-fn threads_make_no_difference_to_a_window_of_all() {
+fn combined_window_results_do_not_depend_on_threads() {
     let text = "
 title = 't'
 duration = '50ms'
@@ -156,7 +156,7 @@ kind = 'bulk'
 }
 
 #[test]
-fn as_many_subflows_are_spared_as_hosts_say() {
+fn min_paths_of_the_host_retains_subflows() {
     for protocol in ["quic", "mptcp"] {
         let protocol = format!("host.protocol={protocol}");
         assert_eq!(closed(&[&protocol]), 3.0, "{protocol}: one is left");

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_give_unrelated_values() {
+    fn derived_secrets_are_unrelated() {
         let (nonce, token) = Secrets([1; 32]).split();
         assert_ne!(nonce, token);
         assert_ne!((nonce, token), Secrets([2; 32]).split());

@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_chunking_gives_the_same_records(
+        fn records_do_not_depend_on_chunking(
             records in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 0..20),
             cuts in prop::collection::vec(1..400usize, 1..50),
         ) {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_no_records() {
+    fn other_protocols_are_rejected() {
         for bytes in [
             &b"\x16\x03\x01\x02\x00"[..],
             b"\x00\x00",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_record_is_taken_back() {
+    fn empty_record_is_removed() {
         let mut out = vec![1];
         assert!(!RecordBuilder::begin(&mut out, 100).finish(&mut out));
         assert_eq!(out, [1]);

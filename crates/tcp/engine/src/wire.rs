@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn long_reasons_are_cut_at_a_character() {
+    fn long_reasons_are_truncated_at_a_character() {
         let mut out = Vec::new();
         put_close(&mut out, 9, &"ä".repeat(200));
         let Frame::Close { code: 9, reason } = decode(&out) else { panic!("{out:?}") };
@@ -323,7 +323,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_or_refused(bytes: Vec<u8>) {
             let mut reader = Reader::new(&bytes);
             while !reader.is_empty() {
                 let left = reader.left();

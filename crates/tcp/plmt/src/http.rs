@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tunnel_begins_behind_the_head() {
+    async fn tunnel_data_begins_after_the_response_head() {
         let (outcome, request, rest) = ask(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nab").await;
         assert_eq!(outcome, Ok(()));
         assert_eq!(request, "CONNECT db.test:443 HTTP/1.1\r\nHost: db.test:443\r\n\r\n");

@@ -127,7 +127,7 @@ mod tests {
     use serde::de::Error;
 
     #[test]
-    fn a_fault_stays_what_it_is_on_its_way_up() {
+    fn fault_survives_nested_deserializers() {
         let fault =
             Fault { path: "a[0]".into(), cause: Cause::Missing { name: "b".into(), note: String::new() } };
         assert_eq!(fault.clone().raise::<Fault>(), fault);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_became_another_error_is_not_taken_for_the_next() {
+    fn fault_lost_in_another_error_does_not_leak_into_the_next() {
         let fault = Fault::missing_field("b");
         let other: serde_json::Error = fault.clone().raise();
         assert_eq!(other.to_string(), fault.to_string());

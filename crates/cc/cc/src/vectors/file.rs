@@ -102,7 +102,7 @@ impl Row {
 }
 
 #[test]
-fn fractions_are_numbers() {
+fn fractions_are_parsed_as_numbers() {
     assert_eq!(number("1/4"), Ok(0.25));
     assert!(number("1/x").is_err());
 }

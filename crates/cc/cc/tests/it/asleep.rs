@@ -107,7 +107,7 @@ impl Sender {
 }
 
 #[test]
-fn a_sleep_is_not_measured_and_the_window_leaves_paced() {
+fn descheduled_time_is_no_rtt_sample_and_starts_pacing() {
     let mut sender = Sender::new();
     assert_eq!(sender.ack(90_000, 200, 91_000).gap_us(), Some(50), "40 packets over 2 ms");
     // The host's estimate takes the samples; ours does not.
@@ -126,7 +126,7 @@ fn a_sleep_is_not_measured_and_the_window_leaves_paced() {
 
 /// A host that reduces meanwhile holds its window at what is in flight; what it gives back at the end is not to leave at once.
 #[test]
-fn what_has_not_left_after_a_round_trip_is_spread_over_another() {
+fn unsent_window_is_paced_over_a_second_round_trip() {
     for (in_flight_pkt, ends) in [(10, false), (33, false), (34, true), (0, true)] {
         let mut sender = Sender::new();
         assert_eq!(sender.ack(90_000, 200, 91_000).gap_us(), Some(50));
@@ -142,7 +142,7 @@ fn what_has_not_left_after_a_round_trip_is_spread_over_another() {
 
 /// Off again before anything that it sent is acknowledged: each ACK has waited, and so had the one before.
 #[test]
-fn what_runs_for_less_than_a_round_trip_at_a_time_is_not_paced() {
+fn runs_shorter_than_a_round_trip_are_not_paced() {
     let mut sender = Sender::new();
     let mut gaps = Vec::new();
     for later_us in [200, 49_900, 49_900, 49_900] {
@@ -163,7 +163,7 @@ fn what_runs_for_less_than_a_round_trip_at_a_time_is_not_paced() {
 }
 
 #[test]
-fn a_peer_that_was_silent_is_no_sleep() {
+fn silence_of_the_peer_is_not_taken_for_descheduling() {
     for rtt_us in [41_000, 200_000] {
         let mut sender = Sender::new();
         assert_eq!(sender.ack(200_000, 199_000, rtt_us), Decision::default(), "it sent nothing");
@@ -172,7 +172,7 @@ fn a_peer_that_was_silent_is_no_sleep() {
 }
 
 #[test]
-fn a_sender_with_nothing_in_flight_may_be_silent() {
+fn silence_with_nothing_in_flight_is_not_taken_for_descheduling() {
     let mut sender = Sender::new();
     sender.event.snd_una = sender.event.snd_nxt;
     sender.ack(100, 100, 2_000);
@@ -181,7 +181,7 @@ fn a_sender_with_nothing_in_flight_may_be_silent() {
 }
 
 #[test]
-fn pacing_can_be_left_out() {
+fn parameter_pace_disables_pacing() {
     let mut sender = Sender::new();
     for law in &mut sender.laws {
         law.params.set("pace", "off").expect("a parameter of it");
@@ -192,7 +192,7 @@ fn pacing_can_be_left_out() {
 
 /// The timer fires before the ACKs that had been waiting; or it is right, and the ACK answers what it sent.
 #[test]
-fn a_timeout_that_waiting_acks_belie_is_taken_back() {
+fn timeout_refuted_by_waiting_acks_is_undone() {
     for (later_us, taken_back) in [(300, true), (399_000, false)] {
         let mut sender = Sender::new();
         let after = sender.outage(400_010, later_us, 401_000);
@@ -205,7 +205,7 @@ fn a_timeout_that_waiting_acks_belie_is_taken_back() {
 
 /// A peer that was suspended, and whose clock was as well, makes every ACK from then on look late.
 #[test]
-fn a_peer_whose_clock_stood_still_is_believed_again() {
+fn detection_recovers_after_the_peer_clock_stopped() {
     for (ack_between, rtt_us) in [(true, 401_000), (false, 401_000), (true, 0), (false, 0)] {
         let mut sender = Sender::new();
         assert!(sender.ack(3_000_000, 0, 3_002_000).gap_us().is_some(), "nobody can tell whose clock it was");
@@ -227,7 +227,7 @@ fn a_peer_whose_clock_stood_still_is_believed_again() {
 
 /// One packet at a time, whose ACK is delayed: each ends a silence, and nothing comes between.
 #[test]
-fn delayed_acks_end_what_a_clock_that_stood_still_began() {
+fn delayed_acks_end_pacing_after_the_peer_clock_stopped() {
     let mut sender = Sender::new();
     sender.ack(3_000_000, 0, 3_002_000);
     for _ in 0..40 {
@@ -240,7 +240,7 @@ fn delayed_acks_end_what_a_clock_that_stood_still_began() {
 /// ACKs that have each waited like the one before show that the sender was descheduled. A timeout is undone only if the
 /// silence before the current ACK shows it, too.
 #[test]
-fn what_acks_had_waited_before_takes_no_timeout_back() {
+fn earlier_waiting_acks_do_not_undo_a_timeout() {
     let mut sender = Sender::new();
     for later_us in [200, 49_900, 49_900] {
         sender.ack(50_000, later_us, 50_000);
@@ -254,7 +254,7 @@ fn what_acks_had_waited_before_takes_no_timeout_back() {
 
 /// A clock of microseconds wraps after 71 minutes, one of milliseconds after 49 days.
 #[test]
-fn the_clock_of_the_peer_may_wrap() {
+fn wrap_of_the_peer_clock_is_handled() {
     for unit_us in [1, 1000] {
         let mut sender = Sender::new();
         if unit_us == 1 {
@@ -274,7 +274,7 @@ fn the_clock_of_the_peer_may_wrap() {
 }
 
 #[test]
-fn without_timestamps_it_takes_longer_silence() {
+fn descheduling_without_timestamps_needs_longer_silence() {
     for (silence_us, asleep) in [(45_000, false), (60_000, true)] {
         let mut sender = Sender::new();
         sender.event.now_us += silence_us;
@@ -286,7 +286,7 @@ fn without_timestamps_it_takes_longer_silence() {
 
 /// During a reduction the host reports the window from before it. An undone timeout restores the reduced window.
 #[test]
-fn a_timeout_during_a_reduction_gives_no_more_back_than_it_took() {
+fn timeout_undone_during_a_reduction_restores_the_reduced_window() {
     for (state, window) in [(State::Open, 40), (State::Cwr, 20), (State::Recovery, 20)] {
         let mut sender = Sender::new();
         (sender.event.state, sender.event.ssthresh_pkt) = (state, 20);
@@ -300,7 +300,7 @@ fn a_timeout_during_a_reduction_gives_no_more_back_than_it_took() {
 
 /// Something is lost, the timer says so, and the machine is off when the answer to that comes.
 #[test]
-fn a_timeout_that_the_ack_may_answer_stands() {
+fn timeout_that_the_ack_may_answer_is_not_undone() {
     for (fired_us, later_us, in_vain) in [
         (200_000, 203_000, false),
         (200_000, 199_500, false),
@@ -325,7 +325,7 @@ fn a_timeout_that_the_ack_may_answer_stands() {
 
 /// Its clock is of before that of the ACK that came before it.
 #[test]
-fn an_ack_that_was_overtaken_ends_no_sleep() {
+fn reordered_ack_does_not_end_a_descheduled_period() {
     let mut sender = Sender::new();
     sender.ack(1_000, 10_000, 2_000);
     let newest_us = sender.peer_us;
@@ -339,7 +339,7 @@ fn an_ack_that_was_overtaken_ends_no_sleep() {
 
 /// A clock of microseconds that has gone round by half while nothing was sent is one of before, but nothing overtook it.
 #[test]
-fn after_an_hour_without_data_it_hears_again() {
+fn detection_works_after_an_hour_without_data() {
     let mut sender = Sender::new();
     sender.event.flags = sender.event.flags.with(EventFlags::PEER_US, true);
     sender.unit_us = 1;
@@ -351,7 +351,7 @@ fn after_an_hour_without_data_it_hears_again() {
 
 /// A machine that is slow to handle what waited, or is off for a moment meanwhile, is still the one that woke up.
 #[test]
-fn what_waits_on_after_a_sleep_is_no_other_run() {
+fn backlog_after_descheduling_is_not_another_run() {
     let mut sender = Sender::new();
     sender.event.srtt_8us = 8 * 10_000;
     sender.ack(100, 100, 10_000);
@@ -370,7 +370,7 @@ fn what_waits_on_after_a_sleep_is_no_other_run() {
 
 /// A host that reduces when it wakes up, or as it wakes up, holds the window at what is in flight.
 #[test]
-fn what_a_reduction_holds_back_is_spread_as_well() {
+fn window_held_back_by_a_reduction_is_paced() {
     for (state, cwnd_pkt, gap_us, ends) in [
         (State::Open, 4, 500, true),
         (State::Cwr, 4, 66, false),
@@ -396,7 +396,7 @@ fn what_a_reduction_holds_back_is_spread_as_well() {
 
 /// Within T it is twice the window.
 #[test]
-fn slow_start_is_not_slowed_down() {
+fn pacing_does_not_slow_slow_start() {
     for (ssthresh_pkt, gap_us) in [(vmcc_cc::SSTHRESH_INFINITE, 25), (82, 25), (81, 50), (40, 50)] {
         let mut sender = Sender::new();
         sender.event.ssthresh_pkt = ssthresh_pkt;
@@ -407,7 +407,7 @@ fn slow_start_is_not_slowed_down() {
 /// OLIA's count between losses: a timeout in vain was no loss, however often the timer fired, and whether or not an ACK that
 /// another overtook came in between.
 #[test]
-fn a_timeout_that_is_taken_back_is_none_between_losses() {
+fn undone_timeout_does_not_count_as_a_loss_for_olia() {
     let cases = [(1, 300, true), (3, 300, true), (1, 399_000, false)];
     for ((timeouts, later_us, taken_back), overtaken) in
         cases.into_iter().flat_map(|case| [(case, 0), (case, 1), (case, 3)])
@@ -449,7 +449,7 @@ proptest! {
     /// Queues of any length, in either direction: ACKs come as they were sent, a bit sooner or later each. However far the
     /// round-trip time rises above the minimum, that is no sleep.
     #[test]
-    fn queues_are_no_sleep(acks in vec((1..20_000u64, 0..3_000u64, 500..5_000_000u32), 1..300)) {
+    fn queueing_delay_is_not_taken_for_descheduling(acks in vec((1..20_000u64, 0..3_000u64, 500..5_000_000u32), 1..300)) {
         let mut sender = Sender::new();
         for (apart_us, jitter_us, rtt_us) in acks {
             sender.event.srtt_8us = rtt_us * 8;

@@ -403,7 +403,7 @@ impl Bench {
 }
 
 #[test]
-fn both_agree_with_the_model() {
+fn awake_algorithms_agree_with_the_model() {
     let scale: u64 = std::env::var("VMCC_TEST_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     let mut seen = [0u32; 4];
     for seed in 0..400 * scale {

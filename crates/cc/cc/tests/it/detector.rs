@@ -126,7 +126,7 @@ fn closes_by(name: &str, setting: Setting, seed: u64, rounds: u64) -> Option<(u6
 }
 
 #[test]
-fn of_two_paths_through_one_queue_the_later_is_closed_soon() {
+fn later_of_two_paths_through_one_queue_is_closed() {
     for seed in 0..50 {
         for marks in [false, true] {
             let closed = closes(Setting { marks, ..BULK }, seed, 1000);
@@ -138,7 +138,7 @@ fn of_two_paths_through_one_queue_the_later_is_closed_soon() {
 }
 
 #[test]
-fn twins_with_queues_of_their_own_are_never_closed() {
+fn twins_with_separate_queues_are_never_closed() {
     for seed in 0..100 {
         for marks in [false, true] {
             let closed = closes(Setting { queue: [0, 1], marks, ..BULK }, seed, 3000);
@@ -149,7 +149,7 @@ fn twins_with_queues_of_their_own_are_never_closed() {
 
 /// A common cause that moves both queues at the same moments is no shared queue: neither path answers the other's probes.
 #[test]
-fn twins_that_one_cause_moves_are_never_closed() {
+fn twins_congested_in_step_are_never_closed() {
     for seed in 0..100 {
         for marks in [false, true] {
             let twins = Setting { queue: [0, 1], in_step: true, marks, ..BULK };
@@ -159,7 +159,7 @@ fn twins_that_one_cause_moves_are_never_closed() {
 }
 
 #[test]
-fn what_is_not_known_is_not_closed() {
+fn undecided_paths_are_not_closed() {
     // In recovery no path probes; without a probe it may be coincidence.
     let recovering = Setting { state: State::Recovery, ..BULK };
     // An application that is the limit makes all its paths busy and idle at once.
@@ -171,7 +171,7 @@ fn what_is_not_known_is_not_closed() {
 }
 
 #[test]
-fn vmcc_awake_that_is_never_off_closes_what_vmcc_closes_and_when() {
+fn vmcc_awake_never_descheduled_closes_as_vmcc() {
     for seed in 0..50 {
         for queue in [[0, 0], [0, 1]] {
             let setting = Setting { queue, marks: seed % 2 == 0, ..BULK };

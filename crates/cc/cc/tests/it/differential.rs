@@ -143,13 +143,13 @@ fn lia_error(paths: &Paths, r: usize) -> f64 {
 }
 
 #[test]
-fn lia_in_usual_ranges() {
+fn lia_matches_floating_point_in_usual_ranges() {
     let range = Range { max_w: 5000, ..FULL };
     assert!(worst(1, cases(20_000), range, lia_error) < 6e-7);
 }
 
 #[test]
-fn lia_over_the_full_range() {
+fn lia_matches_floating_point_over_the_full_range() {
     assert!(worst(2, cases(20_000), FULL, lia_error) < 1e-4);
 }
 
@@ -158,17 +158,17 @@ fn olia_error(paths: &Paths, r: usize) -> f64 {
 }
 
 #[test]
-fn olia_in_usual_ranges() {
+fn olia_matches_floating_point_in_usual_ranges() {
     assert!(worst(3, cases(15_000), USUAL, olia_error) < 1e-6);
 }
 
 #[test]
-fn olia_over_the_full_range() {
+fn olia_matches_floating_point_over_the_full_range() {
     assert!(worst(4, cases(15_000), FULL, olia_error) < 1e-4);
 }
 
 #[test]
-fn olia_alphas_add_up_to_nothing() {
+fn olia_alphas_sum_to_zero() {
     worst(5, cases(5000), FULL, |paths, _| {
         let sum: i64 = (0..paths.w.len()).map(|r| olia_alpha(paths, r)).sum();
         assert_eq!(sum, 0, "{paths:?}");
@@ -195,7 +195,7 @@ fn olia_alpha(paths: &Paths, r: usize) -> i64 {
 }
 
 #[test]
-fn balia_increase() {
+fn balia_increase_matches_floating_point() {
     let error = |paths: &Paths, r| relative(Bench::new("balia", paths.clone()).increase(r), paths.balia(r));
     assert!(worst(6, cases(20_000), FULL, error) < 2.6e-4);
 }
@@ -211,7 +211,7 @@ fn balia_decrease_is_exact() {
 }
 
 #[test]
-fn xmp_shift() {
+fn xmp_shift_matches_floating_point() {
     // The sum is short by up to 2^-16 per path, delta by up to 2^-20.
     let error = |paths: &Paths, r| {
         let want = paths.xmp(r);
@@ -224,7 +224,7 @@ fn xmp_shift() {
 }
 
 #[test]
-fn amp_and_ewtcp_increase() {
+fn amp_and_ewtcp_increase_match_floating_point() {
     worst(9, cases(5000), FULL, |paths, r| {
         let amp = Bench::new("amp", paths.clone()).increase(r);
         let ewtcp = Bench::new("ewtcp", paths.clone()).increase(r);
@@ -236,7 +236,7 @@ fn amp_and_ewtcp_increase() {
 
 /// alpha over windows with random marks, and the cut at the end.
 #[test]
-fn dctcp_alpha_and_cut() {
+fn dctcp_alpha_and_reduction_match_floating_point() {
     let dctcp = Algorithm::by_name("dctcp").expect("in the registry");
     let params = Params::defaults(dctcp);
     let mut numbers = Seeded(10);
@@ -277,7 +277,7 @@ fn dctcp_alpha_and_cut() {
 
 /// W(t) of CUBIC, seen through the increase at a tiny round-trip time.
 #[test]
-fn cubic_curve() {
+fn cubic_curve_matches_floating_point() {
     let cubic = Algorithm::by_name("cubic").expect("in the registry");
     let params = Params::defaults(cubic);
     let mut numbers = Seeded(11);

@@ -32,21 +32,21 @@ fn walk(algorithm: Algorithm, paths: usize, conduct: Conduct) {
 }
 
 #[test]
-fn lawful_traces_keep_the_invariants() {
+fn valid_traces_keep_the_invariants() {
     for algorithm in Algorithm::all() {
         (1..=MAX_PATHS).for_each(|paths| walk(algorithm, paths, Conduct::Lawful));
     }
 }
 
 #[test]
-fn wild_traces_keep_the_invariants() {
+fn arbitrary_traces_keep_the_invariants() {
     for algorithm in Algorithm::all() {
         (1..=MAX_PATHS).for_each(|paths| walk(algorithm, paths, Conduct::Wild));
     }
 }
 
 #[test]
-fn the_fuzz_target_runs_on_any_bytes() {
+fn fuzz_target_accepts_any_bytes() {
     let mut numbers = Seeded(1);
     for length in (0..4000).step_by(37) {
         let data: Vec<u8> = (0..length).map(|_| numbers.next().expect("endless") as u8).collect();
@@ -71,7 +71,7 @@ fn traces_are_reproducible() {
 
 /// A trace that never grows, cuts or closes would prove nothing.
 #[test]
-fn traces_reach_what_matters() {
+fn traces_grow_reduce_and_close() {
     let vmcc = Algorithm::by_name("vmcc").expect("in the registry");
     let mut seen = vmcc_cc::DecisionFlags::NONE;
     let mut grown = 0;

@@ -124,7 +124,7 @@ fn gain(subflows: usize, marks: Marks) -> f64 {
 }
 
 #[test]
-fn a_lone_window_rests_at_beta_over_the_share_of_marked_rounds() {
+fn single_window_converges_to_beta_over_the_share_of_marked_rounds() {
     for share in [0.01, 0.02, 0.04] {
         let mean = Connection::new(1, 100).mean_window(Marks::Rounds(share));
         println!("{share} of the rounds: {mean:.1} packets, law {:.1}", BETA / share);
@@ -133,7 +133,7 @@ fn a_lone_window_rests_at_beta_over_the_share_of_marked_rounds() {
 }
 
 #[test]
-fn subflows_that_see_the_same_marked_rounds_take_one_share() {
+fn subflows_with_equally_marked_rounds_take_one_share() {
     for subflows in [2, 4, 8] {
         let gain = gain(subflows, Marks::Rounds(0.01));
         println!("{subflows} subflows: {gain:.3} of one");
@@ -142,7 +142,7 @@ fn subflows_that_see_the_same_marked_rounds_take_one_share() {
 }
 
 #[test]
-fn subflows_whose_packets_are_marked_alike_take_the_square_root_of_their_number() {
+fn subflows_with_equal_mark_rates_take_the_square_root_of_their_number() {
     for subflows in [2, 4, 8] {
         let gain = gain(subflows, Marks::Packets(1e-4));
         let law = (subflows as f64).sqrt();

@@ -96,7 +96,7 @@ impl Connection {
 
 /// RFC 9438, section 4.2, and everybody else as well.
 #[test]
-fn silence_does_not_count_as_time_to_grow() {
+fn idle_time_does_not_count_for_growth() {
     for algorithm in Algorithm::all() {
         let [mut busy, mut silent] = [(); 2].map(|()| Connection::new(algorithm));
         for connection in [&mut busy, &mut silent] {
@@ -116,7 +116,7 @@ fn silence_does_not_count_as_time_to_grow() {
 
 /// 2^31 units of sequence space is where "before" turns into "after".
 #[test]
-fn rounds_go_on_while_the_application_limits() {
+fn rounds_advance_while_application_limited() {
     for algorithm in Algorithm::all() {
         let [mut little, mut much] = [(); 2].map(|()| Connection::new(algorithm));
         little.lose();
@@ -135,7 +135,7 @@ fn rounds_go_on_while_the_application_limits() {
 
 /// The same for what is decided once a sibling has joined.
 #[test]
-fn a_sibling_that_joins_late_is_decided_about() {
+fn late_sibling_gets_a_verdict() {
     for units in [10, 1 << 28] {
         let mut connection = Connection::new(Algorithm::by_name("amp").expect("in the registry"));
         (0..10).for_each(|_| connection.limited_by_the_application(units));

@@ -86,7 +86,7 @@ const LONG: u64 = 200 * ACKS_PER_ROUND;
 const SOON: u64 = 5 * ACKS_PER_ROUND;
 
 #[test]
-fn a_pause_gives_its_window_back_whatever_comes_between() {
+fn pause_restores_its_window_after_any_event() {
     for between in [State::Open, State::Disorder] {
         let mut path = Prober::new(40, 40);
         assert!(path.until(20, LONG), "no pause was made");
@@ -98,7 +98,7 @@ fn a_pause_gives_its_window_back_whatever_comes_between() {
 }
 
 #[test]
-fn a_reduction_during_a_pause_is_one_of_the_whole_window() {
+fn reduction_during_a_pause_applies_to_the_whole_window() {
     let mut path = Prober::new(40, 40);
     assert!(path.until(20, LONG), "no pause was made");
     path.reduce(15);

@@ -133,14 +133,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn vmcc_without_marks_is_its_increase_law(ops in vec(op(4, false), 1..300)) {
+    fn vmcc_without_marks_follows_its_increase_law(ops in vec(op(4, false), 1..300)) {
         for law in ["lia", "olia", "balia"] {
             twins(Run::new("vmcc", &[("increase", law)], 4, true), Run::new(law, &[], 4, true), &ops)?;
         }
     }
 
     #[test]
-    fn vmcc_alone_is_dctcp(ops in vec(op(1, true), 1..300), law in prop::sample::select(&["lia", "olia", "balia"][..])) {
+    fn vmcc_on_a_single_path_equals_dctcp(ops in vec(op(1, true), 1..300), law in prop::sample::select(&["lia", "olia", "balia"][..])) {
         for grouped in [false, true] {
             for name in ["vmcc", "vmcc_awake"] {
                 twins(Run::new(name, &[("increase", law)], 1, grouped), Run::new("dctcp", &[], 1, false), &ops)?;
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn coupled_algorithms_alone_are_reno(ops in vec(op(1, false), 1..300)) {
+    fn coupled_algorithms_on_a_single_path_equal_reno(ops in vec(op(1, false), 1..300)) {
         for name in LIKE_RENO {
             for grouped in [false, true] {
                 twins(Run::new(name, &[], 1, grouped), Run::new("reno", &[], 1, false), &ops)?;
@@ -158,19 +158,19 @@ proptest! {
     }
 
     #[test]
-    fn vmsched_without_inflation_is_lia(ops in vec(op(3, false), 1..300)) {
+    fn vmsched_without_inflation_equals_lia(ops in vec(op(3, false), 1..300)) {
         // The samples of these operations are twice the minimum; ten times would be inflated.
         twins(Run::new("vmsched", &[], 3, true), Run::new("lia", &[], 3, true), &ops)?;
     }
 
     /// However long nothing comes: the peer's clock shows that it sent nothing.
     #[test]
-    fn awake_that_is_never_off_is_lia(ops in vec(op(3, false), 1..300)) {
+    fn awake_never_descheduled_equals_lia(ops in vec(op(3, false), 1..300)) {
         twins(Run::new("awake", &[], 3, true), Run::new("lia", &[], 3, true), &ops)?;
     }
 
     #[test]
-    fn vmcc_awake_that_is_never_off_is_vmcc(ops in vec(op(4, true), 1..300)) {
+    fn vmcc_awake_never_descheduled_equals_vmcc(ops in vec(op(4, true), 1..300)) {
         for law in ["lia", "olia", "balia"] {
             let set = [("increase", law)];
             twins(Run::new("vmcc_awake", &set, 4, true), Run::new("vmcc", &set, 4, true), &ops)?;
@@ -179,7 +179,7 @@ proptest! {
 
     /// vMCC with alpha fixed at 1 is LIA that halves on ECE, up to the floor of two packets.
     #[test]
-    fn vmcc_at_alpha_one_halves(w in 4u32..1_000_000) {
+    fn vmcc_halves_the_window_at_alpha_one(w in 4u32..1_000_000) {
         let mut run = Run::new("vmcc", &[], 2, true);
         run.hosts[0].cwnd_pkt = w;
         run.run(&Op {
@@ -246,7 +246,7 @@ fn marked_or_reduced_paths_do_not_grow() {
 
 /// A host that asks for a second cut within the window: XMP, which keeps its own gate, does not cut again.
 #[test]
-fn xmp_cuts_once_per_round_even_if_asked_twice() {
+fn xmp_reduces_once_per_round_on_repeated_signals() {
     let mut run = Run::new("xmp", &[], 1, false);
     run.hosts[0].cwnd_pkt = 40;
     run.hosts[0].ssthresh_pkt = 40;

@@ -91,7 +91,7 @@ fn correlated(events: [&VecDeque<i64>; 2], began: [i64; 2], now: i64, interval: 
 }
 
 #[test]
-fn the_sample_bound_is_chernoffs() {
+fn sample_bound_matches_chernoff() {
     // By the shorter mean interval, in units of the interval within which events match.
     for (spacing, least) in [(15.0, 20.0), (20.0, 15.0), (25.0, 13.0), (50.0, 8.0)] {
         assert_eq!(least_events(2.0 / spacing).ceil(), least, "events every {spacing} intervals");
@@ -99,7 +99,7 @@ fn the_sample_bound_is_chernoffs() {
 }
 
 #[test]
-fn reductions_are_matched_as_by_augmenting_paths() {
+fn matching_of_reductions_is_maximum() {
     const INTERVAL: i64 = 500;
     let (mut shared, mut apart, mut unknown) = (0, 0, 0);
     for seed in 0..300 {
@@ -199,7 +199,7 @@ fn apart(x: &Summary, y: &Summary) -> f64 {
 }
 
 #[test]
-fn paths_are_grouped_as_by_rfc_8382() {
+fn path_groups_match_rfc_8382() {
     const T_US: u64 = 4 * RTT_US as u64;
     const ACKS: u64 = 20;
     let (mut together, mut not) = (0, 0);

@@ -21,7 +21,7 @@ fn every_entry_is_complete_and_selectable() {
 }
 
 #[test]
-fn an_unknown_name_names_the_nearest() {
+fn unknown_name_error_suggests_the_nearest() {
     let error = Algorithm::by_name("vmc").expect_err("no such algorithm");
     assert_eq!(error.nearest[0], "vmcc");
     assert!(error.to_string().contains("`vmc`"), "{error}");
@@ -30,7 +30,7 @@ fn an_unknown_name_names_the_nearest() {
 }
 
 #[test]
-fn values_are_what_was_set_and_changes_are_told_from_defaults() {
+fn set_values_are_read_back_and_differ_from_defaults() {
     let mut params = Params::defaults(algorithm("vmcc"));
     assert_eq!(params.changed().count(), 0);
     params.set("g", 0.1).expect("in range");
@@ -61,7 +61,7 @@ fn defaults_and_bounds_of_every_parameter_are_accepted() {
 }
 
 #[test]
-fn values_out_of_range_are_refused_and_change_nothing() {
+fn out_of_range_values_are_refused_without_effect() {
     for alg in Algorithm::all() {
         for p in alg.info().params {
             let mut params = Params::defaults(alg);
@@ -77,7 +77,7 @@ fn values_out_of_range_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn raw_values_are_what_the_c_code_expects() {
+fn raw_values_match_the_c_encoding() {
     let mut params = Params::defaults(algorithm("vmcc"));
     assert_eq!(&params.raw()[..9], &[0, 1 << 16, 1 << 30, 2, 3, 100, 10, 10_000, 0]);
     params.set("increase", "balia").expect("a choice");
@@ -87,7 +87,7 @@ fn raw_values_are_what_the_c_code_expects() {
 }
 
 #[test]
-fn messages_name_object_cause_and_remedy() {
+fn parameter_errors_name_object_cause_and_remedy() {
     let mut params = Params::defaults(algorithm("dctcp"));
     let text = |e: ParamError| e.to_string();
     let error = text(params.set("floor", 0.0).expect_err("below 1"));

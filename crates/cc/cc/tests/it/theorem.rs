@@ -48,7 +48,7 @@ fn rate(windows: &[f64], srtt_us: &[f64]) -> f64 {
 
 /// The theorem's condition is needed: with unequal windows a sleep may speed growth up.
 #[test]
-fn sleep_may_speed_up_the_growth_of_unequal_windows() {
+fn descheduling_can_speed_up_growth_of_unequal_windows() {
     let windows = [100, 1];
     assert!(increase(&windows, &[80_000, 40_000]) > 1.05 * increase(&windows, &[50_000, 10_000]));
 }
@@ -69,7 +69,7 @@ proptest! {
     /// Theorem 1. Equal windows, and a sleep that adds as much to each estimate: no path grows faster, and just as fast if all
     /// estimates were equal.
     #[test]
-    fn sleep_slows_the_growth_of_equal_windows(
+    fn descheduling_slows_growth_of_equal_windows(
         srtt_us in vec(delay_us(), 2..=8),
         w in 2..2_000u32,
         more_us in inflation_us(),
@@ -88,7 +88,7 @@ proptest! {
     /// Corollary 1. Equal estimates: with sleep all paths together have less than TCP has on the best path without it, which is
     /// what they have without it.
     #[test]
-    fn with_sleep_the_total_is_below_the_best_paths_tcp(
+    fn descheduled_total_is_below_tcp_on_the_best_path(
         loss in vec((-5.0..-1.5f64).prop_map(|digits| 10f64.powf(digits)), 2..=8),
         srtt_us in delay_us(),
         more_us in inflation_us(),

@@ -36,7 +36,7 @@ fn every_vector_file_belongs_to_an_algorithm() {
 
 /// The runner itself can fail: a wrong expectation, an unknown word, a case without a check.
 #[test]
-fn the_runner_notices() {
+fn runner_detects_wrong_vectors() {
     let reno = Algorithm::by_name("reno").expect("in the registry");
     let run = |text: &str| vectors::run(reno, &format!("case,do,with,expect,within\n{text}"));
     assert_eq!(run("a,paths,w=10 srtt=100,,\na,increase,,0.1,1e-9\n"), Ok(1));

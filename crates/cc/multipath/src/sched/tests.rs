@@ -67,7 +67,7 @@ fn lowest(paths: &[Plain], carriers: Paths) -> Option<usize> {
 }
 
 #[test]
-fn lowest_rtt_takes_the_fastest_with_room() {
+fn lowest_rtt_selects_the_fastest_path_with_room() {
     let full = Plain { in_flight_pkt: 10, ..idle(10) };
     assert_eq!(lowest(&[idle(30), idle(20), idle(10)], Paths::NONE), Some(2));
     assert_eq!(lowest(&[idle(30), idle(20), full.clone()], Paths::NONE), Some(1));
@@ -76,7 +76,7 @@ fn lowest_rtt_takes_the_fastest_with_room() {
 }
 
 #[test]
-fn a_path_that_filled_up_since_its_refresh_is_passed_over() {
+fn path_filled_since_its_refresh_is_skipped() {
     let mut paths = [idle(10), idle(20)];
     let mut selector = Selector::default();
     assert_eq!(select(&mut selector, &paths, Paths::NONE), Some(0));
@@ -85,14 +85,14 @@ fn a_path_that_filled_up_since_its_refresh_is_passed_over() {
 }
 
 #[test]
-fn a_repeated_segment_prefers_who_has_not_carried_it() {
+fn reinjection_prefers_a_path_that_has_not_carried_the_segment() {
     let paths = [idle(10), idle(20)];
     assert_eq!(lowest(&paths, Paths::only(0)), Some(1));
     assert_eq!(lowest(&paths, Paths(0b11)), Some(0), "all have: the fastest again");
 }
 
 #[test]
-fn who_does_not_answer_and_backups_wait_until_nobody_else_is_left() {
+fn failed_and_backup_paths_are_used_last() {
     let (failed, loss) = (Plain { failed: true, ..idle(1) }, Plain { loss: true, ..idle(1) });
     let (backup, closed) = (Plain { backup: true, ..idle(1) }, Plain { closed: true, ..idle(1) });
     for other in [&failed, &loss, &backup, &closed] {
@@ -105,7 +105,7 @@ fn who_does_not_answer_and_backups_wait_until_nobody_else_is_left() {
 }
 
 #[test]
-fn suppression_leaves_one_path_as_long_as_it_works() {
+fn suppression_uses_one_path_while_it_is_alive() {
     let mut selector = Selector { only: Some(1), ..Selector::default() };
     assert_eq!(select(&mut selector, &[idle(10), idle(20)], Paths::NONE), Some(1));
     let failed = Plain { failed: true, ..idle(20) };
@@ -113,7 +113,7 @@ fn suppression_leaves_one_path_as_long_as_it_works() {
 }
 
 #[test]
-fn round_robin_takes_turns_of_so_many_segments() {
+fn round_robin_sends_num_segments_per_turn() {
     let turns = |cwnd_limited, paths: &[Plain]| {
         let mut selector = Selector::new(Scheduler::RoundRobin { num_segments: 2, cwnd_limited });
         (0..6).map(|_| select(&mut selector, paths, Paths::NONE)).collect::<Vec<_>>()
@@ -125,7 +125,7 @@ fn round_robin_takes_turns_of_so_many_segments() {
 }
 
 #[test]
-fn min_pipe_evens_out_what_is_in_flight_per_window() {
+fn min_pipe_balances_in_flight_over_window() {
     let path = |in_flight_pkt, cwnd_pkt| Plain { in_flight_pkt, cwnd_pkt, ..idle(10) };
     let least = |paths: &[Plain]| select(&mut Selector::new(Scheduler::MinPipe), paths, Paths::NONE);
     assert_eq!(least(&[path(5, 10), path(30, 100)]), Some(1), "half against three tenths");
@@ -134,7 +134,7 @@ fn min_pipe_evens_out_what_is_in_flight_per_window() {
 }
 
 #[test]
-fn estimating_schedulers_leave_the_slow_path_idle_when_it_would_hold_the_stream_up() {
+fn blest_and_ecf_idle_a_slow_path_that_would_block() {
     let full = Plain { in_flight_pkt: 10, ..idle(10) };
     for scheduler in [Scheduler::Blest, Scheduler::Ecf] {
         let mut selector = Selector::new(scheduler);

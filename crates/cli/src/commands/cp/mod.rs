@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_without_a_reason_are_no_success() {
+    fn unexplained_refusals_fail_the_copy() {
         let refusal = |reason| Refusal { reason, message: "x".to_owned() };
         let of = |refusals, more| exit_of(&Outcome { refusals, more, ..Outcome::default() });
         assert_eq!(of(vec![], 0), Exit::Done);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_copied_only_the_warnings_say_so() {
+    fn empty_copy_prints_warnings_only() {
         let refusals = vec![Refusal { reason: Reason::NoSource, message: "x".to_owned() }];
         let refused = Outcome { refusals, ..Outcome::default() };
         assert_eq!(text(&Snapshot::default(), &refused, 1.0), "");

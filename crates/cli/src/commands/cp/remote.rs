@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_read_as_scp_reads_them() {
+    fn hosts_are_parsed_like_scp() {
         let some = |host: &str, port, path: &str| Some((host.to_owned(), port, path.to_owned()));
         assert_eq!(of("a:b"), some("a", None, "b"));
         assert_eq!(of("me@a:/x:y"), some("me@a", None, "/x:y"));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_have_ports_and_escapes() {
+    fn uris_are_parsed_with_port_and_escapes() {
         let some = |host: &str, port, path: &str| Some((host.to_owned(), port, path.to_owned()));
         assert_eq!(of("scp://a"), some("a", None, ""));
         assert_eq!(of("scp://a/"), some("a", None, ""));

@@ -65,7 +65,7 @@ mod tests {
     use vmcc_units::BitsPerSec;
 
     #[test]
-    fn a_class_may_have_a_weight_and_settings() {
+    fn class_is_parsed_with_weight_and_settings() {
         let classes =
             parse("gold:4:dscp=46+10:priority=7, silver:guarantee=10mbit:ceiling=20mbit,rest").unwrap();
         assert_eq!(classes.len(), 3);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_quoted() {
+    fn invalid_class_is_quoted_in_the_error() {
         for (text, part) in [
             ("a:b", "`b`"),
             ("a:-1", "`-1`"),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_the_same_keys_in_a_file_give_the_same_plan() {
+    fn options_and_file_keys_give_the_same_plan() {
         let classes = "[[class]]\nname = 'gold'\nweight = 4\ndscp = [46]\n[[class]]\nname = 'rest'";
         let pairs = [
             ("--rate 600mbit", "rate = '600mbit'".to_owned()),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_fits_on_a_line() {
+    fn settings_are_rendered_on_one_line() {
         let three = "queue = 'drr'\nmarking = { rule = 'mq-ecn' }\n[[class]]\nname = 'gold'\nweight = 4\n[[class]]\n\
                      name = 'rest'\nmarking = { rule = 'none' }";
         assert_eq!(

@@ -102,7 +102,7 @@ mod tests {
     use vmcc_port::ClassStats;
 
     #[test]
-    fn a_table_per_port() {
+    fn each_port_has_a_table() {
         let gold = ClassStats {
             name: "gold".into(),
             packets: 120_000,

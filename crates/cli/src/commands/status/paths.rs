@@ -122,7 +122,7 @@ mod tests {
     use vmcc_agent::{Finding, Sibling};
 
     #[test]
-    fn a_path_is_a_line_and_many_connections_are_counted() {
+    fn each_path_is_a_line_and_excess_connections_are_counted() {
         let path = |port| Path {
             cookie: [0; 8],
             local: format!("10.0.0.1:{port}").parse().unwrap(),

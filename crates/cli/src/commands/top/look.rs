@@ -111,7 +111,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn an_agent_that_stands_still_is_waited_for_once() {
+    fn stopped_agent_is_waited_for_once() {
         let (answer, answers) = channel();
         let answers = Mutex::new(answers);
         let mut agent = Agent::new(move || answers.lock().unwrap().recv().unwrap());

@@ -82,7 +82,7 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 #[test]
-fn eighty_columns_have_everything_of_the_fastest() {
+fn eighty_columns_fit_every_field_of_the_fastest() {
     let shown = drawn(&mut seen(3), 80, 24);
     assert_eq!(shown[0], "vmcc top: 3 connections, 6 paths, 3.0 Mbit/s;");
     assert_eq!(words(&shown[3])[..4], ["CONNECTION", "/", "PATH", "DEVICE"]);
@@ -99,7 +99,7 @@ fn eighty_columns_have_everything_of_the_fastest() {
 }
 
 #[test]
-fn keys_sort_filter_and_move() {
+fn keys_sort_filter_and_select() {
     let mut screen = seen(300);
     let first = |screen: &mut Screen| words(&drawn(screen, 80, 24)[4])[0].to_owned();
     assert_eq!(first(&mut screen), "0000012b");
@@ -126,7 +126,7 @@ fn keys_sort_filter_and_move() {
 }
 
 #[test]
-fn a_closed_path_is_shown_with_the_reason() {
+fn closed_path_is_shown_with_its_reason() {
     let mut all = connections(1, 1);
     all[0].closed.push(ClosedPath {
         local: "10.1.0.9:1".parse().unwrap(),
@@ -141,7 +141,7 @@ fn a_closed_path_is_shown_with_the_reason() {
 }
 
 #[test]
-fn any_size_is_drawn_and_what_is_selected_is_on_it() {
+fn selection_is_visible_at_any_terminal_size() {
     let mut screen = seen(50);
     for (width, height) in [(1, 1), (20, 4), (40, 6), (79, 17), (80, 18), (300, 100), (80, 24)] {
         for key in [KeyCode::End, KeyCode::PageUp, KeyCode::Up, KeyCode::Home, KeyCode::Down] {
@@ -171,7 +171,7 @@ fn update(model: &mut Model, second: u64, paths: &[Path]) {
 }
 
 #[test]
-fn what_joined_or_closed_between_two_looks_has_no_rate_of_another() {
+fn rate_of_a_path_is_never_that_of_another() {
     let mut model = Model::new(SortKey::Goodput, "");
     let old = |bytes| path(0, 0, bytes);
     update(&mut model, 1, &[old(1_000), path(0, 1, 9_000_000)]);
@@ -196,7 +196,7 @@ fn what_joined_or_closed_between_two_looks_has_no_rate_of_another() {
 }
 
 #[test]
-fn a_socket_of_tcp_is_no_other_with_its_ends() {
+fn reused_tcp_ports_are_another_socket() {
     let plain = |cookie: u8, bytes| {
         let mut all = connections(1, 0);
         (all[0].token, all[0].paths) = (None, vec![Path { cookie: [cookie; 8], ..path(0, 0, bytes) }]);
@@ -213,7 +213,7 @@ fn a_socket_of_tcp_is_no_other_with_its_ends() {
 }
 
 #[test]
-fn counts_that_begin_anew_make_no_absurd_share() {
+fn restarted_counters_give_no_absurd_share() {
     let shown = |from: (u32, u32), to: (u32, u32)| {
         let with =
             |(delivered_pkt, delivered_ce_pkt)| Path { delivered_pkt, delivered_ce_pkt, ..path(0, 0, 0) };
@@ -232,7 +232,7 @@ fn counts_that_begin_anew_make_no_absurd_share() {
 }
 
 #[test]
-fn who_stands_on_a_connection_that_ends_stands_on_the_next() {
+fn selection_moves_to_the_next_when_a_connection_ends() {
     let mut screen = seen(10);
     press(&mut screen, &[KeyCode::Char('c'), KeyCode::Down, KeyCode::Down, KeyCode::Down]);
     let stands_on = |screen: &mut Screen, name: &str| {
@@ -251,7 +251,7 @@ fn who_stands_on_a_connection_that_ends_stands_on_the_next() {
 }
 
 #[test]
-fn addresses_of_four_bytes_are_shown_as_such() {
+fn mapped_ipv4_addresses_are_shown_as_ipv4() {
     let mapped = |net: u8| format!("[::ffff:10.{net}.0.1]:5201").parse().unwrap();
     let mut model = Model::new(SortKey::Goodput, "10.3.0.1:5201");
     let long = "[2001:db8:12:567::9]:443".parse().unwrap();
@@ -269,7 +269,7 @@ fn addresses_of_four_bytes_are_shown_as_such() {
 }
 
 #[test]
-fn an_agent_that_is_silent_for_long_is_said_to_be() {
+fn silent_agent_is_reported() {
     let mut screen = seen(1);
     screen.above.agent = "agent 7, guard on".to_owned();
     for (milliseconds, said) in [(1_900, "agent 7, guard on"), (3_900, "agent does not answer since 3 s")] {
@@ -285,7 +285,7 @@ const ON_TERMINAL: &str = "VMCC_TEST_ON_TERMINAL";
 
 /// Runs itself once more on a terminal, and panics there.
 #[test]
-fn a_panic_gives_the_terminal_back() {
+fn panic_restores_the_terminal() {
     if std::env::var_os(ON_TERMINAL).is_some() {
         let mut screen = Screen::new(Model::new(SortKey::Goodput, ""), "1s".to_owned(), false);
         let ask = || panic!("as this test wants it");
@@ -293,7 +293,7 @@ fn a_panic_gives_the_terminal_back() {
         return;
     }
     let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
-    itself.args(["--exact", "commands::top::tests::a_panic_gives_the_terminal_back", "--nocapture"]);
+    itself.args(["--exact", "commands::top::tests::panic_restores_the_terminal", "--nocapture"]);
     let mut terminal =
         terminal::Terminal::start(itself.env(ON_TERMINAL, "1").env("RUST_BACKTRACE", "0"), 24, 80);
     terminal.shows("its screen", |lines| lines[0].starts_with("vmcc top: 0 connections"));

@@ -68,27 +68,27 @@ fn interrupt(signal: Signal, to_there: bool) {
 }
 
 #[test]
-fn a_tree_to_a_new_name_goes_on_after_ctrl_c() {
+fn upload_of_a_tree_resumes_after_ctrl_c() {
     interrupt(Signal::SIGINT, true);
 }
 
 #[test]
-fn a_tree_to_a_new_name_goes_on_after_a_kill() {
+fn upload_of_a_tree_resumes_after_kill() {
     interrupt(Signal::SIGKILL, true);
 }
 
 #[test]
-fn a_tree_from_there_goes_on_after_ctrl_c() {
+fn download_of_a_tree_resumes_after_ctrl_c() {
     interrupt(Signal::SIGINT, false);
 }
 
 #[test]
-fn a_tree_from_there_goes_on_after_a_kill() {
+fn download_of_a_tree_resumes_after_kill() {
     interrupt(Signal::SIGKILL, false);
 }
 
 #[test]
-fn a_tree_with_a_refused_file_goes_on_when_the_cause_is_gone() {
+fn tree_with_a_refused_file_resumes_once_the_cause_is_gone() {
     let world = World::new();
     fs::create_dir(world.path("tree")).unwrap();
     world.write("tree/x", 9);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use world::{World, text};
 
 #[test]
-fn a_file_goes_there_and_back_over_several_paths() {
+fn file_round_trips_over_several_paths() {
     let world = World::new();
     let (source, data) = world.write("data", 9 << 20);
     let (code, there) = world.cp(&[text(&source), &world.far("copy")]);
@@ -47,7 +47,7 @@ fn a_file_goes_there_and_back_over_several_paths() {
 }
 
 #[test]
-fn a_folder_goes_with_all_that_is_in_it() {
+fn folder_is_copied_recursively() {
     let world = World::new();
     fs::create_dir_all(world.path("tree/a/b")).unwrap();
     fs::create_dir(world.path("tree/empty")).unwrap();
@@ -71,7 +71,7 @@ fn a_folder_goes_with_all_that_is_in_it() {
 }
 
 #[test]
-fn what_was_interrupted_goes_on() {
+fn interrupted_copy_resumes() {
     let world = World::new();
     let (source, data) = world.write("data", 64 << 20);
     let (part, target) = (world.path("far/.copy.vmcc-part"), world.far("copy"));
@@ -109,7 +109,7 @@ fn forced_copy_over_a_file_of_the_same_size_resumes() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_said() {
+fn special_files_are_named_and_skipped() {
     let world = World::new();
     let (source, _) = world.write("data", 10);
     let source = text(&source);
@@ -124,14 +124,14 @@ fn what_cannot_be_copied_is_said() {
 }
 
 #[test]
-fn a_file_that_is_longer_than_it_says_is_not_taken_for_empty() {
+fn file_longer_than_its_reported_size_is_refused() {
     let world = World::new();
     world.fails(&["/proc/cpuinfo", &world.far("cpuinfo")], 1, &["cpuinfo", "than its size says"]);
     assert!(!world.path("far/cpuinfo").exists());
 }
 
 #[test]
-fn far_ends_that_are_none_are_said() {
+fn invalid_remote_ends_are_reported() {
     let world = World::with_ssh("echo 'ssh: Could not resolve hostname' >&2; exit 255");
     let (source, _) = world.write("data", 10);
     world.fails(&[text(&source), "nowhere:x"], 2, &["nowhere", "code 255", "ssh nowhere true"]);
@@ -149,7 +149,7 @@ fn far_ends_that_are_none_are_said() {
 }
 
 #[test]
-fn a_copy_whose_end_was_killed_goes_on() {
+fn copy_resumes_after_its_remote_end_was_killed() {
     let both = |kills: fn(&World, &mut Child)| {
         let world = World::with_ssh("shift; echo $$ >\"$0.pid\"; exec $*");
         let (source, data) = world.write("data", 64 << 20);
@@ -279,7 +279,7 @@ fn both_ends_log_the_same_packets() {
 }
 
 #[test]
-fn who_waits_for_ssh_can_be_stopped() {
+fn ctrl_c_ends_a_copy_that_waits_for_ssh() {
     let world = World::with_ssh("echo $$ >\"$0.pid.part\"; mv \"$0.pid.part\" \"$0.pid\"; exec sleep 1000");
     let (source, _) = world.write("data", 9);
     let mut command = StdCommand::new(env!("CARGO_BIN_EXE_vmcc"));
@@ -301,7 +301,7 @@ fn who_waits_for_ssh_can_be_stopped() {
 }
 
 #[test]
-fn many_long_names_are_copied_and_links_back_are_not_followed() {
+fn long_names_are_copied_and_link_cycles_are_not_followed() {
     let world = World::new();
     let folder = world.path("tree");
     fs::create_dir(&folder).unwrap();

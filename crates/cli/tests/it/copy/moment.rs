@@ -16,7 +16,7 @@ fn replaced(commands: &str) -> World {
 }
 
 #[test]
-fn a_source_replaced_between_list_and_open_is_copied_whole() {
+fn source_replaced_between_list_and_open_is_copied_whole() {
     let world = replaced("mv longer data; chmod 0640 data");
     let (code, document) = world.cp(&["-p", "data", &world.far("copy")]);
     assert_eq!((code, &document["files"], &document["bytes"]), (0, &1.into(), &3_893.into()), "{document}");
@@ -30,7 +30,7 @@ fn a_source_replaced_between_list_and_open_is_copied_whole() {
 }
 
 #[test]
-fn a_source_replaced_by_what_is_no_file_is_refused_at_once() {
+fn source_replaced_by_a_special_file_is_refused() {
     for commands in ["mkfifo data", "mkdir data", "ln -s /dev/zero data"] {
         let world = replaced(commands);
         world.fails(&["data", &world.far("copy")], 1, &["data", "no file", "copy it again"]);
@@ -41,7 +41,7 @@ fn a_source_replaced_by_what_is_no_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_source_written_to_while_it_is_read_is_refused_unless_it_only_grew() {
+fn source_modified_while_read_is_refused_unless_appended() {
     for torn in [true, false] {
         let world = World::new();
         let (source, data) = world.write("data", 64 << 20);
@@ -70,7 +70,7 @@ fn a_source_written_to_while_it_is_read_is_refused_unless_it_only_grew() {
 }
 
 #[test]
-fn a_target_that_is_no_file_is_refused_at_once() {
+fn special_file_as_target_is_refused() {
     let world = World::new();
     let (source, _) = world.write("data", 8);
     let fifo = world.path("far/fifo");

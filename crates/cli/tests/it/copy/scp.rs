@@ -20,7 +20,7 @@ fn names(world: &World, folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_tilde_is_the_home_at_the_other_host() {
+fn tilde_is_the_home_on_the_remote_host() {
     let world = at_home();
     world.write("f", 9);
     fs::create_dir_all(world.path("far/sub")).unwrap();
@@ -48,7 +48,7 @@ fn a_tilde_is_the_home_at_the_other_host() {
 }
 
 #[test]
-fn wildcards_match_names_at_the_other_host() {
+fn wildcards_match_names_on_the_remote_host() {
     let world = at_home();
     for name in ["far/a.txt", "far/b.txt", "far/.c.txt", "far/x[1]"] {
         world.write(name, 9);
@@ -64,7 +64,7 @@ fn wildcards_match_names_at_the_other_host() {
 }
 
 #[test]
-fn a_uri_names_the_port_of_ssh() {
+fn uri_sets_the_ssh_port() {
     let world = at_home();
     world.write("f", 9);
     let (code, document) = world.cp(&["f", "scp://me@there:2222/g%20h"]);
@@ -75,7 +75,7 @@ fn a_uri_names_the_port_of_ssh() {
 }
 
 #[test]
-fn a_forced_copy_keeps_mode_and_replaces_links() {
+fn forced_copy_keeps_mode_and_replaces_links() {
     let world = World::new();
     let (source, data) = world.write("data", 9);
     fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).unwrap();
@@ -96,7 +96,7 @@ fn a_forced_copy_keeps_mode_and_replaces_links() {
 }
 
 #[test]
-fn preserving_sets_time_and_mode_of_what_is_there_already() {
+fn preserve_sets_time_and_mode_of_existing_files() {
     let world = World::new();
     let (source, _) = world.write("data", 9);
     assert_eq!(world.cp(&[text(&source), &world.far("x")]).0, 0);
@@ -124,7 +124,7 @@ fn deep_folders_are_copied() {
 }
 
 #[test]
-fn a_missing_file_is_one_line() {
+fn missing_file_error_is_one_line() {
     let world = World::new();
     let arguments = world.arguments(&["nothing", &world.far("")]);
     let output = world.output(&arguments[1..]);

@@ -18,7 +18,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn root_what_is_up_can_be_selected_until_it_is_taken_down() {
+fn root_algorithm_can_be_selected_until_down() {
     let (dir, _down) = (folder(), Down);
     let (code, up) = json(dir.path(), &["up", "lia", "vmcc", "--set", "vmcc.theta=5"]);
     assert_eq!((code, &up["up"]), (0, &serde_json::json!(["mp_lia", "mp_vmcc"])), "{up}");
@@ -49,7 +49,7 @@ fn root_what_is_up_can_be_selected_until_it_is_taken_down() {
 }
 
 #[test]
-fn root_down_says_that_a_default_goes_on_being_used() {
+fn root_down_reports_a_default_still_in_use() {
     let _down = Down;
     let script =
         r#""$0" up reno >/dev/null && echo mp_reno >/proc/sys/net/ipv4/tcp_congestion_control && "$0" down"#;
@@ -76,7 +76,7 @@ fn root_bad_input_loads_nothing() {
 }
 
 #[test]
-fn root_a_guard_ends_on_sigint_and_leaves_the_algorithms_up() {
+fn root_guard_ends_on_sigint_and_keeps_the_algorithms() {
     let _down = Down;
     let mut guard = Command::new(env!("CARGO_BIN_EXE_vmcc"));
     let guard = guard.args(["up", "vmcc", "--guard"]).stderr(Stdio::piped()).stdout(Stdio::null());

@@ -91,7 +91,7 @@ fn two_paths() -> Net {
 }
 
 #[test]
-fn root_connections_of_a_chosen_cgroup_are_given_its_congestion_control_and_no_others() {
+fn root_cgroup_rule_sets_congestion_control_of_its_connections_only() {
     let (net, _down) = (two_paths(), Down);
     let (chosen, beside) = (Cgroup::new("chosen"), Cgroup::new("beside"));
     let inner = chosen.inside("inner");

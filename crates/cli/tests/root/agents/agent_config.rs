@@ -76,7 +76,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn root_everything_in_a_file_is_in_the_kernel_and_as_before_after_down() {
+fn root_config_is_applied_and_restored_by_down() {
     let host = Host::new();
     let ns = &host.namespace;
     let before = seen(ns);
@@ -108,7 +108,7 @@ fn root_everything_in_a_file_is_in_the_kernel_and_as_before_after_down() {
 }
 
 #[test]
-fn root_a_signal_ends_the_agent_as_down_does() {
+fn root_sigterm_restores_like_down() {
     let host = Host::new();
     let before = seen(&host.namespace);
     for (signal, code) in [(Signal::SIGTERM, 0), (Signal::SIGINT, 130)] {
@@ -165,7 +165,7 @@ fn connection(ns: &Namespace) -> [TcpStream; 2] {
 }
 
 #[test]
-fn root_endpoint_added_beside_running_connections_is_a_backup_until_subflows_have_joined() {
+fn root_endpoint_added_beside_connections_is_a_backup_until_joined() {
     let host = Host::new();
     let ns = &host.namespace;
     // Longer than the test: what clears the flag is no look at everything.
@@ -199,7 +199,7 @@ fn root_endpoint_added_beside_running_connections_is_a_backup_until_subflows_hav
 }
 
 #[test]
-fn root_a_namespace_that_appears_is_covered_by_its_rule_and_can_go() {
+fn root_new_namespace_is_configured_by_its_rule_and_can_be_deleted() {
     let host = Host::new();
     let pattern = own_name("n");
     let rules = format!(
@@ -237,7 +237,7 @@ fn root_a_namespace_that_appears_is_covered_by_its_rule_and_can_go() {
 }
 
 #[test]
-fn root_a_bad_file_keeps_what_was_read_and_says_where_it_is_wrong() {
+fn root_invalid_reload_keeps_the_old_config_and_names_the_line() {
     let host = Host::new();
     let ns = &host.namespace;
     let refused = up(ns, &host.file("[host]\nnotsent_lowatt = '1B'")).output().unwrap();
@@ -259,7 +259,7 @@ fn root_a_bad_file_keeps_what_was_read_and_says_where_it_is_wrong() {
 }
 
 #[test]
-fn root_a_second_agent_is_refused_and_hears_who_is_the_first() {
+fn root_second_agent_is_refused_with_the_pid_of_the_first() {
     let host = Host::new();
     let file = host.file("[host]\nnotsent_lowat = '4096B'");
     let agent = Agent::start(&host.namespace, &file);
@@ -271,7 +271,7 @@ fn root_a_second_agent_is_refused_and_hears_who_is_the_first() {
 }
 
 #[test]
-fn root_what_somebody_else_set_is_theirs() {
+fn root_values_set_by_others_are_kept() {
     let host = Host::new();
     let ns = &host.namespace;
     run(&format!("ip -n {ns} mptcp endpoint add 10.9.0.1 subflow"));
@@ -304,7 +304,7 @@ fn root_what_somebody_else_set_is_theirs() {
 }
 
 #[test]
-fn root_what_somebody_changes_while_the_agent_runs_is_set_again() {
+fn root_values_changed_by_others_are_reconciled() {
     let host = Host::new();
     let mut agent = Agent::start(
         &host.namespace,
@@ -317,7 +317,7 @@ fn root_what_somebody_changes_while_the_agent_runs_is_set_again() {
 }
 
 #[test]
-fn root_algorithms_that_were_up_before_stay_up_with_their_parameters() {
+fn root_algorithms_loaded_before_keep_their_parameters() {
     let host = Host::new();
     assert_eq!(json(host.dir.path(), &["up", "vmcc", "--set", "vmcc.theta=3"]).0, 0);
     let theta = || json(host.dir.path(), &["status"]).1["algorithms"][0]["parameters"]["theta"].as_f64();
@@ -335,7 +335,7 @@ fn root_algorithms_that_were_up_before_stay_up_with_their_parameters() {
 }
 
 #[test]
-fn root_an_agent_that_hands_over_leaves_everything_to_the_next() {
+fn root_handover_keeps_all_state_for_the_next_agent() {
     let host = Host::new();
     let ns = &host.namespace;
     let before = seen(ns);
@@ -370,7 +370,7 @@ impl Drop for Cgroup {
 
 /// As systemd starts it: the capabilities of the unit, no new ones, and mounts of its own.
 #[test]
-fn root_the_rights_that_its_unit_has_are_enough() {
+fn root_capabilities_of_the_unit_suffice() {
     let host = Host::new();
     let ns = &host.namespace;
     let unit = fs::read_to_string(common::root().join("dist/vmcc.service")).unwrap();
@@ -412,7 +412,7 @@ fn root_the_rights_that_its_unit_has_are_enough() {
 }
 
 #[test]
-fn root_fifty_times_up_and_down_leave_nothing() {
+fn root_fifty_up_down_cycles_leave_nothing() {
     let host = Host::new();
     let ns = &host.namespace;
     let (before, links) = (seen(ns), fs::read_dir("/sys/fs/bpf").unwrap().count());

@@ -40,7 +40,7 @@ fn rest(here: &Namespace) -> String {
 }
 
 #[test]
-fn root_an_agent_that_comes_and_goes_leaves_nothing() {
+fn root_repeated_agent_runs_leak_nothing() {
     let cycles = std::env::var("VMCC_TEST_CYCLES").map_or(CYCLES, |text| text.parse().unwrap());
     let pair = Pair::new();
     let file = pair.file(FILE);

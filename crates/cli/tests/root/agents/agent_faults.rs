@@ -52,7 +52,7 @@ fn nothing_is_left(at: &str) {
 }
 
 #[test]
-fn root_an_up_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
+fn root_up_killed_anywhere_is_recovered_by_up_and_down() {
     let (dir, _down) = (folder(), Down);
     let up = || silent(&["up", "lia", "dctcp"]);
     let kills = before_calls(usize::MAX, up, |call, n| {
@@ -63,7 +63,7 @@ fn root_an_up_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
 }
 
 #[test]
-fn root_a_down_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
+fn root_down_killed_anywhere_is_recovered_by_up_and_down() {
     let (dir, _down) = (folder(), Down);
     let down = || {
         assert_eq!(json(dir.path(), &["up", "lia", "dctcp"]).0, 0);
@@ -76,7 +76,7 @@ fn root_a_down_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
 }
 
 #[test]
-fn root_what_is_up_from_a_named_namespace_is_up_on_the_host() {
+fn root_up_in_a_named_namespace_is_up_on_the_host() {
     let (dir, _down) = (folder(), Down);
     let name = format!("vmcc-faults-{}", std::process::id());
     let inside = |arguments: &str| {
@@ -113,7 +113,7 @@ impl Drop for Foreign {
 }
 
 #[test]
-fn root_a_folder_among_the_pins_is_in_nobodys_way() {
+fn root_foreign_folder_among_the_pins_is_ignored() {
     let (dir, _down) = (folder(), Down);
     {
         let _foreign = Foreign::new("/sys/fs/bpf/vmcc/mp_lia");
@@ -131,7 +131,7 @@ fn root_a_folder_among_the_pins_is_in_nobodys_way() {
 }
 
 #[test]
-fn root_who_cannot_reach_the_mounts_of_the_host_is_told_what_to_do() {
+fn root_unreachable_host_mounts_error_has_a_remedy() {
     let (dir, _down) = (folder(), Down);
     let name = format!("vmcc-mounts-{}", std::process::id());
     let refused = |within: &str, arguments: &str| {
@@ -156,7 +156,7 @@ fn root_who_cannot_reach_the_mounts_of_the_host_is_told_what_to_do() {
 }
 
 #[test]
-fn root_ups_at_the_same_time_agree() {
+fn root_concurrent_ups_agree() {
     let (dir, _down) = (folder(), Down);
     let spawn = |_| silent(&["up", "lia", "reno"]).stderr(Stdio::piped()).spawn().unwrap();
     let all: Vec<_> = (0..4).map(spawn).collect();
@@ -171,7 +171,7 @@ fn root_ups_at_the_same_time_agree() {
 
 /// Removal by one process does not block another one, and an incomplete load does not disturb readers.
 #[test]
-fn root_ups_and_downs_at_the_same_time_are_served_in_turn() {
+fn root_concurrent_ups_and_downs_are_serialized() {
     let (dir, _down) = (folder(), Down);
     let spawn = |arguments: &&[&str]| silent(arguments).stderr(Stdio::piped()).spawn().unwrap();
     for _ in 0..12 {
@@ -197,7 +197,7 @@ fn root_ups_and_downs_at_the_same_time_are_served_in_turn() {
 }
 
 #[test]
-fn root_who_runs_out_of_files_hears_so() {
+fn root_descriptor_exhaustion_is_reported() {
     let _down = Down;
     let mut refused = 0;
     for files in (4..96).step_by(4) {
@@ -222,7 +222,7 @@ fn root_who_runs_out_of_files_hears_so() {
 }
 
 #[test]
-fn root_an_answer_that_cannot_be_written_is_no_failure_of_the_host() {
+fn root_unwritable_output_is_not_reported_as_host_failure() {
     let _down = Down;
     let full = shell("exec \"$0\" up lia >/dev/full");
     assert_eq!(full.status.code(), Some(1), "{}", said(&full));
@@ -235,7 +235,7 @@ fn root_an_answer_that_cannot_be_written_is_no_failure_of_the_host() {
 }
 
 #[test]
-fn root_a_guard_of_what_is_up_registers_nothing_again() {
+fn root_guard_reuses_registered_algorithms() {
     let _down = Down;
     let logged = || {
         let log = Command::new("dmesg").output().unwrap();
@@ -262,7 +262,7 @@ fn file(dir: &Path, text: &str) -> PathBuf {
 }
 
 #[test]
-fn root_a_value_that_the_kernel_spells_differently_or_that_was_empty_comes_back() {
+fn root_normalized_and_empty_values_are_restored() {
     let (dir, ns) = (folder(), Namespace::new("f"));
     let before = sysctl(&ns, "ipv4.tcp_keepalive_time");
     let text = "[host.sysctl]\n'net.ipv4.ip_local_reserved_ports' = '1,2,3'\n'net.ipv4.tcp_keepalive_time' = '00100'";
@@ -277,7 +277,7 @@ fn root_a_value_that_the_kernel_spells_differently_or_that_was_empty_comes_back(
 }
 
 #[test]
-fn root_a_limit_that_the_file_does_not_name_stays_what_somebody_makes_it() {
+fn root_unconfigured_limit_is_left_to_others() {
     let (dir, ns) = (folder(), Namespace::new("f"));
     let mut agent = Agent::start(&ns, &file(dir.path(), "[host.mptcp]\nsubflows = 3"));
     run(&format!("ip -n {ns} mptcp limits set subflows 3 add_addr_accepted 5"));
@@ -290,7 +290,7 @@ fn root_a_limit_that_the_file_does_not_name_stays_what_somebody_makes_it() {
 }
 
 #[test]
-fn root_a_setting_of_an_interface_that_is_gone_leaves_the_record() {
+fn root_setting_of_a_deleted_interface_leaves_the_record() {
     let (dir, ns) = (folder(), Namespace::new("f"));
     run(&format!("ip -n {ns} link add n1 type veth peer name n2"));
     let text = "[host.sysctl]\n'net.ipv4.conf.n1.arp_ignore' = 1";
@@ -303,7 +303,7 @@ fn root_a_setting_of_an_interface_that_is_gone_leaves_the_record() {
 }
 
 #[test]
-fn root_what_cannot_be_put_back_is_said_and_tried_again() {
+fn root_failed_restore_is_reported_and_retried() {
     let (dir, ns) = (folder(), Namespace::new("f"));
     let text = "[host.sysctl]\n'net.ipv4.ip_unprivileged_port_start' = 80";
     let mut agent = Agent::start(&ns, &file(dir.path(), text));
@@ -324,7 +324,7 @@ fn root_what_cannot_be_put_back_is_said_and_tried_again() {
 }
 
 #[test]
-fn root_an_agent_that_runs_out_of_files_forgets_no_namespace() {
+fn root_descriptor_exhaustion_loses_no_namespace() {
     let (dir, ns) = (folder(), Namespace::new("f"));
     let stem = own_name("r");
     let add = |n: usize| {
@@ -356,7 +356,7 @@ fn root_an_agent_that_runs_out_of_files_forgets_no_namespace() {
 
 /// Somebody else has the algorithm: nobody may be told that its paths are watched.
 #[test]
-fn root_a_guard_that_cannot_begin_is_not_on() {
+fn root_guard_that_cannot_start_is_reported_as_off() {
     let (dir, ns) = (folder(), Namespace::new("g"));
     let file = file(dir.path(), "[agent]\ninterval = '1s'\n[algorithm.vmcc]\n[guard]\nenabled = true\n");
     let vmcc = Algorithm::by_name("vmcc").unwrap();

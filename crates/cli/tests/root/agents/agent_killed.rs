@@ -127,19 +127,19 @@ fn an_agent_is_killed(text: &str, most: usize) -> usize {
 }
 
 #[test]
-fn root_an_agent_that_is_killed_anywhere_leaves_what_the_next_one_and_down_deal_with() {
+fn root_agent_killed_anywhere_is_recovered_by_the_next_and_by_down() {
     let kills = an_agent_is_killed(SETTINGS, usize::MAX);
     assert!(kills > 20, "{kills}");
 }
 
 #[test]
-fn root_also_while_it_loads_algorithms_and_serves_ports() {
+fn root_agent_killed_while_loading_or_serving_ports_is_recovered() {
     let kills = an_agent_is_killed(&format!("{ALL}{SETTINGS}"), 24);
     assert!(kills > 20, "{kills}");
 }
 
 #[test]
-fn root_a_down_that_is_killed_anywhere_can_be_done_again() {
+fn root_down_killed_anywhere_can_be_repeated() {
     let host = Host::new();
     let file = host.file(&format!("{ALL}{SETTINGS}"));
     let down = || {

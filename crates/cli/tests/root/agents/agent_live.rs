@@ -77,7 +77,7 @@ fn root_orphan_of_a_deleted_namespace_is_reported_until_it_times_out() {
 }
 
 #[test]
-fn root_connections_that_run_follow_the_default_and_go_back() {
+fn root_running_connections_follow_the_default_and_are_restored() {
     let (net, _down) = (Net::new(2, None), Down);
     (0..2).for_each(|path| shape(&net.client, &format!("p{path}"), Shape { rate_mbit: 50, buffer_kb: 100 }));
     let folder = common::folder();

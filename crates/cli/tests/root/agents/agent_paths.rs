@@ -85,7 +85,7 @@ fn knocking(pair: &Pair, address: &str) -> Killed {
 }
 
 #[test]
-fn root_every_connection_gets_its_path_back_after_an_outage() {
+fn root_every_connection_regains_its_path_after_an_outage() {
     let pair = Pair::new(2);
     let mut agent = Agent::start(&pair.server, &pair.file(SIGNAL));
     let _server = Server::start_multipath(&pair.server, 5201);
@@ -168,7 +168,7 @@ fn root_endpoint_goes_with_its_carrier_and_comes_back_with_its_id() {
 }
 
 #[test]
-fn root_endpoint_that_somebody_removes_again_and_again_is_one_warning() {
+fn root_endpoint_removed_repeatedly_is_one_warning() {
     let pair = Pair::new(2);
     let text = SIGNAL.replace("[host.mptcp]", "[agent]\ninterval = '1s'\n[host.mptcp]");
     let mut agent = Agent::start(&pair.server, &pair.file(&text));
@@ -197,7 +197,7 @@ fn root_endpoint_that_somebody_removes_again_and_again_is_one_warning() {
 }
 
 #[test]
-fn root_more_addresses_than_the_kernel_takes_are_one_warning() {
+fn root_excess_endpoints_are_one_warning() {
     let pair = Pair::new(2);
     let more: String = (2..202).map(|host| format!("addr add 10.9.1.{host}/32 dev p1\n")).collect();
     let batch = pair.dir.path().join("addresses");
@@ -220,7 +220,7 @@ fn root_more_addresses_than_the_kernel_takes_are_one_warning() {
 }
 
 #[test]
-fn root_limits_that_leave_connections_with_one_path_are_warned_about() {
+fn root_limits_that_allow_one_path_are_warned_about() {
     let pair = Pair::new(2);
     let mut agent = Agent::start(&pair.server, &pair.file(&SIGNAL.replace("subflows = 8", "subflows = 0")));
     assert!(
@@ -243,7 +243,7 @@ fn root_limits_that_leave_connections_with_one_path_are_warned_about() {
 }
 
 #[test]
-fn root_events_of_a_server_that_listens_at_any_address() {
+fn root_events_of_a_wildcard_server_name_its_address() {
     let pair = Pair::new(2);
     for (end, host) in [(&pair.server, 1), (&pair.client, 2)] {
         run(&format!("ip -n {end} addr add fd00:9::{host}/64 dev p1 nodad"));
@@ -277,7 +277,7 @@ impl Drop for Ending<'_> {
 }
 
 #[test]
-fn root_listing_lacks_no_address_while_others_come_and_go() {
+fn root_address_listing_is_complete_during_changes() {
     let ns = Namespace::new("d");
     run(&format!("ip -n {ns} link add d0 type veth peer name d1"));
     let file = folder();
@@ -352,7 +352,7 @@ fn root_namespace_is_covered_though_its_event_was_lost() {
 }
 
 #[test]
-fn root_blackhole_of_mptcp_is_named() {
+fn root_mptcp_blackhole_is_reported() {
     let pair = Pair::new(1);
     let _server = Server::start_multipath(&pair.server, 5201);
     pair.client.run("iptables -A OUTPUT -p tcp --tcp-option 30 -j DROP");

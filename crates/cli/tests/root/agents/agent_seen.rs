@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const SOCKET: &str = "/run/vmcc/agent.sock";
 #[test]
-fn root_status_has_each_path_of_each_connection_and_what_the_agent_keeps() {
+fn root_status_lists_every_path_and_managed_resource() {
     let pair = Pair::new();
     let agent = Agent::start(&pair.here, &pair.file(FILE));
     let none = pair.status();
@@ -86,7 +86,7 @@ fn ask(request: &'static [u8], user: u32) -> std::io::Result<String> {
 
 /// The kernel allows any bytes but `/` and space.
 #[test]
-fn root_a_name_that_is_no_text_hides_no_device() {
+fn root_non_utf8_device_name_hides_no_device() {
     let pair = Pair::new();
     let name = OsStr::from_bytes(b"p\xff");
     let of_first = ["-n", &pair.here.0, "link", "set", "p1"];
@@ -120,7 +120,7 @@ fn root_a_name_that_is_no_text_hides_no_device() {
 }
 
 #[test]
-fn root_the_agent_answers_root_alone_and_whatever_is_asked() {
+fn root_control_socket_serves_root_only_and_survives_any_request() {
     let pair = Pair::new();
     let mut agent = Agent::start(&pair.here, &pair.file("[host]\nnotsent_lowat = '4096B'"));
     let socket = fs::metadata(SOCKET).unwrap();
@@ -143,7 +143,7 @@ fn root_the_agent_answers_root_alone_and_whatever_is_asked() {
 }
 
 #[test]
-fn root_events_tell_of_subflows_and_of_what_the_agent_does() {
+fn root_events_report_subflows_and_agent_actions() {
     let pair = Pair::new();
     let agent = Agent::start(&pair.here, &pair.file(FILE));
     let mut events = Agent::spawn(within(&pair.here, &["events", "--json"]));
@@ -177,7 +177,7 @@ fn http(pair: &Pair, request: &str) -> String {
 }
 
 #[test]
-fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
+fn root_metrics_are_valid_and_follow_events() {
     let pair = Pair::new();
     let file = format!("{FILE}[port.p1]\nrate = '900mbit'\n[metrics]\n");
     let agent = Agent::start(&pair.here, &pair.file(&file));

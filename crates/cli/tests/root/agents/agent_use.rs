@@ -95,7 +95,7 @@ impl Pair {
 }
 
 #[test]
-fn root_end_of_the_agent_keeps_endpoints_that_connections_began_at() {
+fn root_agent_exit_keeps_endpoints_of_initial_subflows() {
     let pair = Pair::new();
     let _agent = pair.agent();
     let _server = Server::start_multipath(&pair.server, PORT);
@@ -152,7 +152,7 @@ fn root_outage_of_all_links_costs_no_connection() {
 }
 
 #[test]
-fn root_rule_without_the_first_link_keeps_its_endpoint_while_connections_run() {
+fn root_rule_change_keeps_an_endpoint_in_use() {
     let pair = Pair::new();
     let mut agent = pair.agent();
     let _server = Server::start_multipath(&pair.server, PORT);
@@ -171,7 +171,7 @@ fn root_rule_without_the_first_link_keeps_its_endpoint_while_connections_run() {
 }
 
 #[test]
-fn root_endpoint_whose_id_changes_begins_as_a_backup() {
+fn root_endpoint_with_a_changed_id_begins_as_a_backup() {
     let pair = Pair::new();
     pair.write("nic = 'p1'");
     let mut agent = pair.agent();
@@ -255,7 +255,7 @@ fn root_backup_flag_that_another_program_sets_is_its_change() {
 }
 
 #[test]
-fn root_port_that_is_renamed_under_the_agent_is_no_longer_served_after_down() {
+fn root_port_renamed_under_the_agent_is_released_by_down() {
     let pair = Pair::new();
     fs::write(pair.file(), "[port.p1]\nrate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n")
         .unwrap();

@@ -13,7 +13,7 @@ fn algorithm_is_up() -> bool {
 }
 
 #[test]
-fn root_the_package_is_installed_upgraded_removed_and_purged() {
+fn root_package_is_installed_upgraded_removed_and_purged() {
     let pair = Pair::new();
     let machine = Machine::start(&pair.here);
     let before = seen(&pair.here);

@@ -169,7 +169,7 @@ fn interrupted(mut guard: Agent) -> String {
 }
 
 #[test]
-fn root_a_dry_run_tells_what_it_would_close_and_closes_nothing() {
+fn root_dry_run_reports_closes_without_closing() {
     let on = Guarded::new(Manager::Kernel);
     let mut guard = on.guard("vmcc", &[&ACCUSING[..], &["--dry-run"]].concat());
     let _ports = on.mark();
@@ -189,7 +189,7 @@ fn root_a_dry_run_tells_what_it_would_close_and_closes_nothing() {
 }
 
 #[test]
-fn root_what_shares_a_bottleneck_is_drained_where_user_space_manages_paths() {
+fn root_bottleneck_path_is_drained_under_the_userspace_path_manager() {
     let on = Guarded::new(Manager::User);
     let mut guard = on.guard("vmcc", &ACCUSING);
     let _ports = on.mark();
@@ -204,7 +204,7 @@ fn root_what_shares_a_bottleneck_is_drained_where_user_space_manages_paths() {
 }
 
 #[test]
-fn root_what_shares_a_bottleneck_is_closed_at_once_where_the_kernel_manages_paths() {
+fn root_bottleneck_path_is_closed_under_the_kernel_path_manager() {
     let on = Guarded::new(Manager::Kernel);
     let mut guard = on.guard("vmcc", &ACCUSING);
     let _ports = on.mark();
@@ -217,7 +217,7 @@ fn root_what_shares_a_bottleneck_is_closed_at_once_where_the_kernel_manages_path
 }
 
 #[test]
-fn root_two_paths_are_spared_where_two_are_to_stay() {
+fn root_min_paths_2_retains_two_paths() {
     let on = Guarded::new(Manager::Kernel);
     let mut guard = on.guard("vmcc", &[&ACCUSING[..], &["--min-paths", "2"]].concat());
     let _ports = on.mark();
@@ -251,17 +251,17 @@ fn a_failed_path_is_closed_and_tried_again(manager: Manager) {
 }
 
 #[test]
-fn root_a_failed_path_of_the_kernels_is_closed_and_tried_again() {
+fn root_failed_path_is_retried_under_the_kernel_path_manager() {
     a_failed_path_is_closed_and_tried_again(Manager::Kernel);
 }
 
 #[test]
-fn root_a_failed_path_of_user_spaces_is_closed_and_tried_again() {
+fn root_failed_path_is_retried_under_the_userspace_path_manager() {
     a_failed_path_is_closed_and_tried_again(Manager::User);
 }
 
 #[test]
-fn root_a_path_of_no_use_becomes_a_backup_and_later_is_none() {
+fn root_useless_path_is_a_backup_until_its_backoff_ends() {
     let on = Guarded::new(Manager::User);
     let mut guard = on.guard("lia", &[USELESS, "--retry", "4s"]);
     // Or the fast path waits for what the slow one holds, and is hardly faster.
@@ -279,7 +279,7 @@ fn root_a_path_of_no_use_becomes_a_backup_and_later_is_none() {
 }
 
 #[test]
-fn root_a_path_of_no_use_is_closed_where_the_kernel_manages_paths_and_the_lone_one_stays() {
+fn root_useless_path_is_closed_under_the_kernel_path_manager() {
     let on = Guarded::new(Manager::Kernel);
     let mut guard = on.guard("lia", &[USELESS, "--close-failed"]);
     // Or the fast path waits for what the slow one holds, and is hardly faster.
@@ -300,7 +300,7 @@ fn root_a_path_of_no_use_is_closed_where_the_kernel_manages_paths_and_the_lone_o
 }
 
 #[test]
-fn root_an_endpoint_that_a_killed_guard_had_taken_away_is_added_by_the_next_and_by_down() {
+fn root_endpoint_removed_by_a_killed_guard_is_restored() {
     for by_down in [false, true] {
         let on = Guarded::new(Manager::Kernel);
         on.shape([50, 50]);
@@ -335,7 +335,7 @@ fn suppressing() -> (Guarded, Agent) {
 }
 
 #[test]
-fn root_a_backup_that_a_killed_guard_made_is_none_after_the_next_began() {
+fn root_backup_set_by_a_killed_guard_is_reset_by_the_next() {
     let (on, mut guard) = suppressing();
     on.while_it_sends(|| {
         guard.hears("suppressed ");
@@ -349,7 +349,7 @@ fn root_a_backup_that_a_killed_guard_made_is_none_after_the_next_began() {
 }
 
 #[test]
-fn root_a_guard_that_ends_takes_back_the_backups_that_it_made() {
+fn root_guard_exit_resets_its_backups() {
     let (on, mut guard) = suppressing();
     on.while_it_sends(|| {
         guard.hears("suppressed ");
@@ -363,7 +363,7 @@ fn root_a_guard_that_ends_takes_back_the_backups_that_it_made() {
 }
 
 #[test]
-fn root_policies_follow_the_agents_file() {
+fn root_guard_policies_follow_the_config_file() {
     let on = Guarded::new(Manager::Kernel);
     on.shape([50, 50]);
     let folder = common::folder();

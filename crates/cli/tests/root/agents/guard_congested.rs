@@ -65,7 +65,7 @@ fn flood(client: &Namespace, over: &AtomicBool) {
 }
 
 #[test]
-fn root_a_path_whose_packets_wait_in_the_own_hosts_queue_has_not_failed() {
+fn root_path_queued_on_the_local_host_has_not_failed() {
     let (net, _down) = (Net::new(2, None), Down);
     run(&format!("ip -n {} mptcp limits set subflow 1 add_addr_accepted 0", net.client));
     run(&format!("ip -n {} mptcp endpoint add 10.77.1.1 dev p1 subflow", net.client));

@@ -36,7 +36,7 @@ impl Drop for Ending<'_> {
 }
 
 #[test]
-fn root_a_path_that_fails_under_many_connections_is_tried_again_once_for_all() {
+fn root_failed_path_of_many_connections_is_retried_once() {
     let net = Net::new(2, None);
     let _down = Down;
     run(&format!("ip -n {} mptcp limits set subflow 1 add_addr_accepted 0", net.client));

@@ -84,7 +84,7 @@ fn expressions() -> Vec<(String, String)> {
 }
 
 #[test]
-fn root_prometheus_reads_the_agent_raises_alerts_and_fills_the_dashboard() {
+fn root_prometheus_scrapes_the_agent_and_evaluates_alerts_and_dashboard() {
     let pair = Pair::new();
     let marks = "marking = { rule = 'threshold', at = '30kB' }";
     let file = format!("{FILE}[port.p1]\nrate = '200mbit'\n{marks}\n[guard]\nenabled = true\n[metrics]\n");

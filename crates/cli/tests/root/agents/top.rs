@@ -37,7 +37,7 @@ fn is_shown(path: &Value, lines: &[String]) -> bool {
 }
 
 #[test]
-fn root_top_shows_what_status_says_and_follows_it() {
+fn root_top_matches_status_and_follows_it() {
     let pair = Pair::new();
     let agent = Agent::start(&pair.here, &pair.file(FILE));
     let _server = pair.server();
@@ -96,7 +96,7 @@ fn root_top_shows_what_status_says_and_follows_it() {
 }
 
 #[test]
-fn root_top_gives_the_terminal_back_however_it_ends() {
+fn root_top_restores_the_terminal_on_every_exit() {
     let pair = Pair::new();
     let shown = |lines: &[String]| {
         lines[0].starts_with("vmcc top: 0 connections") && lines[0].contains("no agent runs")
@@ -117,7 +117,7 @@ fn root_top_gives_the_terminal_back_however_it_ends() {
 }
 
 #[test]
-fn root_top_ends_with_its_terminal() {
+fn root_top_exits_on_hangup() {
     let pair = Pair::new();
     // What has no terminal any more is told by a signal, if it leads a session, or finds out by itself.
     for start in [Terminal::start, Terminal::start_unsignalled] {
@@ -129,7 +129,7 @@ fn root_top_ends_with_its_terminal() {
 }
 
 #[test]
-fn root_top_goes_to_the_background_and_comes_back() {
+fn root_top_suspends_and_resumes() {
     let pair = Pair::new();
     let mut shell = std::process::Command::new("bash");
     shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "prompt> ");
@@ -169,7 +169,7 @@ fn root_top_goes_to_the_background_and_comes_back() {
 }
 
 #[test]
-fn root_top_goes_on_while_the_agent_stands_still() {
+fn root_top_survives_a_stopped_agent() {
     let pair = Pair::new();
     let agent = Agent::start(&pair.here, &pair.file(FILE));
     let mut top = top(&pair, &["--interval", "100ms"]);
@@ -193,7 +193,7 @@ fn root_top_goes_on_while_the_agent_stands_still() {
 }
 
 #[test]
-fn root_top_says_why_it_cannot() {
+fn root_top_errors_name_their_cause() {
     let pair = Pair::new();
     let said = |arguments: &[&str]| {
         let output = within(&pair.here, arguments).output().unwrap();

@@ -26,7 +26,7 @@ fn found(lines: &[String]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn root_the_tutorial_does_what_it_says() {
+fn root_tutorial_commands_work() {
     let pair = Pair::new();
     let machine = Machine::start(&pair.here);
     machine.run("mkdir /opt/target");

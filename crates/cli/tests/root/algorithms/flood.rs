@@ -170,7 +170,7 @@ fn until_asked(
 }
 
 #[test]
-fn root_a_flood_of_close_requests_loses_the_floods_own() {
+fn root_flood_of_close_requests_loses_its_own_only() {
     let _alone = alone();
     let (loaded, mut params) = accusing();
     let greedy = Tenant::new(ATTEMPTS * FLOOD, loaded.kernel_name());

@@ -63,7 +63,7 @@ fn namespaces_of(pid: u32) -> Vec<String> {
 }
 
 #[test]
-fn root_a_case_runs_on_the_kernel() {
+fn root_case_runs_on_the_kernel_engine() {
     let measure = || {
         let dir = kernel_folder();
         let arguments = ["run", "kernel.toml", "--engine", "kernel", "--out", "out"];
@@ -83,7 +83,7 @@ fn root_a_case_runs_on_the_kernel() {
 
 /// Both ends are programs of ours, and have no rights.
 #[test]
-fn root_quic_is_carried_by_programs_without_rights() {
+fn root_quic_programs_run_without_privileges() {
     let verdict = |metrics: &Value| {
         let figure = |path: &str| {
             let one = metrics["paths"].as_array().unwrap().iter().find(|one| one["path"] == path).unwrap();
@@ -146,7 +146,7 @@ fn ends_of_quic(folder: &Path) -> BTreeMap<u32, u32> {
 }
 
 #[test]
-fn root_ctrl_c_removes_everything_and_is_exit_130() {
+fn root_ctrl_c_cleans_up_and_exits_130() {
     let dir = kernel_folder();
     let child = Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
         .args(["run", "kernel.toml", "--engine", "kernel", "--out", "out", "--set", "duration=30s"])
@@ -165,7 +165,7 @@ fn root_ctrl_c_removes_everything_and_is_exit_130() {
 }
 
 #[test]
-fn root_what_a_vm_cannot_be_is_refused_by_key() {
+fn root_unsupported_vm_settings_are_refused_by_key() {
     let dir = kernel_folder();
     fs::write(dir.path().join("off.toml"), VM).unwrap();
     let off = "off = \"300ms\"";
@@ -188,7 +188,7 @@ fn root_what_a_vm_cannot_be_is_refused_by_key() {
 
 /// Of a host that shall be a virtual machine, and of one that is off, which must be one.
 #[test]
-fn root_a_vm_without_a_kernel_is_refused_by_the_host_and_its_key() {
+fn root_vm_without_a_kernel_is_refused_by_key() {
     let dir = kernel_folder();
     let (off, _) = VM.split_once("[[event]]").unwrap();
     fs::write(dir.path().join("off.toml"), VM).unwrap();
@@ -206,7 +206,7 @@ fn root_a_vm_without_a_kernel_is_refused_by_the_host_and_its_key() {
 }
 
 #[test]
-fn root_what_the_kernel_cannot_express_is_refused_by_key() {
+fn root_unsupported_kernel_settings_are_refused_by_key() {
     let dir = kernel_folder();
     let arguments =
         ["run", "kernel.toml", "--engine", "kernel", "--set", "topology.jitter=1ms", "--out", "out"];

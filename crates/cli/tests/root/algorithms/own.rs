@@ -99,7 +99,7 @@ fn root_quic_runs_an_own_algorithm_on_the_kernel_engine() {
 
 /// A loop whose length the verifier cannot know: native checks pass, the kernel refuses, the log and the rules are shown.
 #[test]
-fn root_verifier_refuses_with_its_log_and_the_rules() {
+fn root_verifier_refusal_shows_its_log_and_the_rules() {
     let dir = own("kown");
     let file = dir.path().join("kown.c");
     let text = fs::read_to_string(&file).unwrap();
@@ -113,7 +113,7 @@ fn root_verifier_refuses_with_its_log_and_the_rules() {
 }
 
 #[test]
-fn root_clang_that_is_missing_or_refuses_is_named() {
+fn root_missing_or_failing_clang_is_named() {
     let dir = own("kown");
     let up = |clang: &str| {
         let done = vmcc(dir.path()).args(["up", "./kown.c"]).env("CLANG", clang).output().unwrap();

@@ -116,7 +116,7 @@ impl Net {
 }
 
 #[test]
-fn root_interfaces_share_the_paths_however_many_addresses_each_has() {
+fn root_interfaces_share_paths_regardless_of_address_count() {
     let net = Net::new();
     net.link("p0", "10.9.1", 8);
     net.link("p1", "10.9.2", 8);
@@ -126,7 +126,7 @@ fn root_interfaces_share_the_paths_however_many_addresses_each_has() {
 }
 
 #[test]
-fn root_interface_that_comes_later_takes_its_share() {
+fn root_late_interface_takes_its_share() {
     let net = Net::new();
     net.link("p0", "10.9.1", 8);
     let mut copy = net.copy();
@@ -137,7 +137,7 @@ fn root_interface_that_comes_later_takes_its_share() {
 
 /// Packets leave without ARP for hosts that do not exist, as on bridges of containers.
 #[test]
-fn root_interfaces_that_lead_nowhere_do_not_keep_another_from_being_used() {
+fn root_dead_interfaces_do_not_block_another() {
     let (net, nowhere) = (Net::new(), Namespace::new("n"));
     net.link("p0", "10.9.1", 1);
     for i in 0..12 {
@@ -152,7 +152,7 @@ fn root_interfaces_that_lead_nowhere_do_not_keep_another_from_being_used() {
 
 /// Nothing but probes leaves by the bridges.
 #[test]
-fn root_interface_that_comes_after_all_others_have_failed_is_used() {
+fn root_interface_added_after_all_others_failed_is_used() {
     let (net, nowhere) = (Net::new(), Namespace::new("n"));
     net.here.sysctl("ipv6/conf/all/disable_ipv6", "1");
     net.link("p0", "10.9.1", 1);

@@ -217,7 +217,7 @@ fn answer(mut stream: TcpStream) {
 }
 
 #[test]
-fn root_curl_gets_the_sum_of_two_paths_over_tcp() {
+fn root_curl_aggregates_two_paths_over_tcp() {
     let net = Net::new();
     net.udp("A");
     serve_http(&net.there);
@@ -312,7 +312,7 @@ impl Drop for Sshd {
 
 /// A user without rights copies over both paths, one of which is cut.
 #[test]
-fn root_copy_goes_over_tcp_without_udp_and_outlives_a_cut_path() {
+fn root_copy_over_tcp_without_udp_survives_a_cut_path() {
     let (files, net) = (Files::new(), Net::new());
     net.udp("A");
     let all = files.data(12_000_000);
@@ -333,7 +333,7 @@ fn root_copy_goes_over_tcp_without_udp_and_outlives_a_cut_path() {
 }
 
 #[test]
-fn root_auto_moves_to_tcp_and_back_without_losing_a_byte() {
+fn root_auto_carrier_falls_back_to_tcp_and_returns_without_loss() {
     let net = Net::new();
     serve_http(&net.there);
     let _proxies = net.proxies("auto");
@@ -359,7 +359,7 @@ fn root_auto_moves_to_tcp_and_back_without_losing_a_byte() {
 }
 
 #[test]
-fn root_auto_without_udp_uses_tcp_and_an_http_proxy_leads_out() {
+fn root_auto_carrier_without_udp_uses_tcp_and_an_http_proxy() {
     let net = Net::new();
     net.udp("A");
     serve_http(&net.there);
@@ -406,7 +406,7 @@ fn serve_connect(listener: &TcpListener, namespace: &Path) {
 }
 
 #[test]
-fn root_strangers_and_garbage_do_not_disturb_a_session() {
+fn root_untrusted_peers_and_garbage_do_not_disturb_a_session() {
     let net = Net::new();
     net.udp("A");
     serve_http(&net.there);

@@ -62,7 +62,7 @@ impl Net {
 }
 
 #[test]
-fn root_a_copy_uses_a_way_that_comes_and_outlives_one_that_goes() {
+fn root_copy_uses_added_routes_and_survives_removed_ones() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE);
     let mut far = far_end(&files, &net.there);
@@ -104,7 +104,7 @@ fn root_a_copy_uses_a_way_that_comes_and_outlives_one_that_goes() {
 }
 
 #[test]
-fn root_a_full_disk_and_missing_rights_are_said() {
+fn root_full_disk_and_missing_permissions_are_reported() {
     let files = Files::new();
     files.data(9_000_000);
     let disk = files.path("there").display().to_string();
@@ -127,7 +127,7 @@ fn root_a_full_disk_and_missing_rights_are_said() {
 }
 
 #[test]
-fn root_routers_on_the_way_are_found_without_rights() {
+fn root_routers_are_discovered_without_privileges() {
     let (files, net) = (Files::new(), Net::new());
     let vmcc = files.path("vmcc").display().to_string();
     let _server = Listening::new(&files, &net.there);
@@ -170,7 +170,7 @@ fn link_local(host: &Namespace, link: &str) -> Option<String> {
 }
 
 #[test]
-fn root_hosts_with_link_local_addresses_only_copy_over_every_link() {
+fn root_link_local_hosts_copy_over_every_link() {
     let files = Files::new();
     let data = files.data(SIZE / 3);
     let [here, there] = join_by_links(["p0", "p1"]);
@@ -191,7 +191,7 @@ fn root_hosts_with_link_local_addresses_only_copy_over_every_link() {
 
 /// A server with other addresses as well, to which its link alone leads.
 #[test]
-fn root_copy_uses_the_link_by_which_ssh_came() {
+fn root_copy_uses_the_link_of_ssh() {
     let files = Files::new();
     let data = files.data(1_000_000);
     let [here, there] = join_by_links(["p0"]);

@@ -64,7 +64,7 @@ fn root_mark_serves_a_port_until_it_is_unmarked() {
 }
 
 #[test]
-fn root_mark_reads_a_file_and_unmark_all_ends_every_port() {
+fn root_mark_applies_a_file_and_unmark_all_releases_every_port() {
     let pair = Pair::new();
     pair.file("port.toml", "rate = \"50mbit\"\nmarking = { rule = \"threshold\", at = \"30kB\" }\n");
     assert_eq!(pair.json(&["mark", "p0", "--config", "port.toml"]).0, 0);
@@ -131,7 +131,7 @@ fn root_mark_killed_in_the_foreground_is_cleaned_or_taken_over() {
 }
 
 #[test]
-fn root_mark_notices_that_its_port_is_gone() {
+fn root_mark_detects_a_deleted_port() {
     let pair = Pair::new();
     let held = pair.foreground(&["--rate", "50mbit"]);
     pair.ip("link del p0");

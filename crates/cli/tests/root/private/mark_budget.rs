@@ -124,7 +124,7 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
 }
 
 #[test]
-fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
+fn root_mark_two_ports_split_the_budget() {
     let pair = two_ports();
     for port in ["p0", "p1"] {
         let (code, said) = pair.json(&["mark", port, "--vm", "db1=100mbit:1/2", "--threshold", "100kB"]);
@@ -148,7 +148,7 @@ fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
 }
 
 #[test]
-fn root_mark_a_shared_budget_refuses_what_does_not_fit() {
+fn root_mark_shared_budget_refuses_excess_guarantees() {
     let pair = two_ports();
     assert_eq!(pair.json(&["mark", "p0", "--vm", "db1=100mbit:shared"]).0, 0);
     for (arguments, says) in [
@@ -178,7 +178,7 @@ fn root_mark_a_shared_budget_refuses_what_does_not_fit() {
 }
 
 #[test]
-fn root_mark_a_bucket_goes_with_its_last_port() {
+fn root_mark_bucket_is_removed_with_its_last_port() {
     let pair = two_ports();
     let before = pair.queues();
     // The ports vanish, as when the VM ends.
@@ -219,7 +219,7 @@ fn root_mark_a_bucket_goes_with_its_last_port() {
 }
 
 #[test]
-fn root_mark_a_bucket_without_ports_is_said_and_cleaned() {
+fn root_mark_bucket_without_ports_is_reported_and_cleaned() {
     let pair = two_ports();
     let list = || {
         let listed = pair.output(&["mark", "--list"]);
@@ -248,7 +248,7 @@ fn root_mark_a_bucket_without_ports_is_said_and_cleaned() {
 }
 
 #[test]
-fn root_mark_makes_a_budget_anew_whose_ports_are_gone() {
+fn root_mark_recreates_a_budget_without_ports() {
     let pair = Pair::new();
     pair.join("p1", 80);
     assert_eq!(pair.json(&["mark", "p1", "--vm", "vm=20mbit:shared"]).0, 0);

@@ -103,7 +103,7 @@ fn root_mark_removing_a_class_behind_a_busy_one_loses_nothing() {
 }
 
 #[test]
-fn root_mark_removing_a_class_that_does_not_drain_says_what_is_lost() {
+fn root_mark_removing_an_undrained_class_reports_the_loss() {
     let pair = Pair::new();
     let receiver = receiver(&pair);
     assert_eq!(pair.json(&["mark", "p0", "--rate", "50kbit", "--classes", "a:dscp=46,b,c:1:dscp=8"]).0, 0);

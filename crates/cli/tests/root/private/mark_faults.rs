@@ -47,7 +47,7 @@ const BAD: &[(&[&str], &[&str])] = &[
 ];
 
 #[test]
-fn root_mark_refuses_bad_input_and_changes_nothing() {
+fn root_mark_refuses_bad_input_without_changes() {
     let pair = Pair::new();
     for (arguments, says) in BAD {
         let said = pair.refused(&[&["mark", "p0"], *arguments].concat(), 2);
@@ -64,7 +64,7 @@ fn root_mark_refuses_bad_input_and_changes_nothing() {
 }
 
 #[test]
-fn root_mark_who_runs_out_of_files_hears_so() {
+fn root_mark_reports_descriptor_exhaustion() {
     let pair = Pair::new();
     let mut refused = 0;
     for files in (4..96).step_by(4) {
@@ -88,7 +88,7 @@ fn root_mark_who_runs_out_of_files_hears_so() {
 }
 
 #[test]
-fn root_mark_refuses_bad_input_on_a_served_port_and_goes_on() {
+fn root_mark_refuses_bad_input_and_keeps_serving() {
     let pair = Pair::new();
     assert_eq!(pair.json(&["mark", "p0", "--rate", "20mbit"]).0, 0);
     for (arguments, _) in BAD {
@@ -101,7 +101,7 @@ fn root_mark_refuses_bad_input_on_a_served_port_and_goes_on() {
 }
 
 #[test]
-fn root_mark_shows_the_place_in_a_bad_file() {
+fn root_mark_names_the_line_of_a_bad_file() {
     let pair = Pair::new();
     let text =
         "rate = \"10mbit\"\nqueue = \"drr\"\n[[class]]\nname = \"a\"\nweight = 0\n[[class]]\nname = \"b\"\n";
@@ -120,7 +120,7 @@ fn root_mark_shows_the_place_in_a_bad_file() {
 }
 
 #[test]
-fn root_mark_says_that_a_port_without_a_queue_has_nothing_to_mark_by() {
+fn root_mark_refuses_a_rule_on_a_port_without_a_queue() {
     let pair = Pair::new();
     for rule in
         [&["--threshold", "30kB"][..], &["--marking", "tcn"], &["--threshold", "20pkt", "--buffer", "90kB"]]
@@ -155,7 +155,7 @@ fn root_mark_says_that_a_port_without_a_queue_has_nothing_to_mark_by() {
 }
 
 #[test]
-fn root_mark_names_what_cannot_change_while_a_port_is_served() {
+fn root_mark_names_settings_fixed_while_a_port_is_served() {
     let pair = Pair::new();
     pair.tc("qdisc replace dev p0 root tbf rate 100mbit burst 32kb limit 150kb");
     assert_eq!(pair.json(&["mark", "p0", "--threshold", "30kB"]).0, 0);
@@ -184,7 +184,7 @@ fn root_mark_names_what_cannot_change_while_a_port_is_served() {
 }
 
 #[test]
-fn root_mark_does_not_replace_a_queue_that_it_could_not_put_back() {
+fn root_mark_refuses_to_replace_a_queue_it_cannot_restore() {
     let pair = Pair::new();
     pair.tc("qdisc add dev p0 root handle 1: htb default 1");
     pair.tc("class add dev p0 parent 1: classid 1:1 htb rate 1gbit");
@@ -200,7 +200,7 @@ fn root_mark_does_not_replace_a_queue_that_it_could_not_put_back() {
 }
 
 #[test]
-fn root_mark_killed_at_any_moment_leaves_whole_or_cleanable() {
+fn root_mark_killed_at_any_moment_is_whole_or_cleanable() {
     let pair = Pair::new();
     pair.tc("qdisc add dev p0 root handle 7: bfifo limit 77777");
     let before = pair.queues();
@@ -256,7 +256,7 @@ fn root_mark_killed_while_it_changes_or_ends_is_cleaned() {
 }
 
 #[test]
-fn root_mark_by_many_at_once_is_whole() {
+fn root_mark_by_concurrent_processes_is_consistent() {
     let pair = Pair::new();
     let before = pair.queues();
     let rates = ["10mbit", "20mbit", "30mbit", "40mbit"];

@@ -55,22 +55,22 @@ fn killed_anywhere(prepare: &[&str], command: &[&str], mark: &[&str]) {
 }
 
 #[test]
-fn root_a_mark_that_is_killed_anywhere_leaves_what_can_be_dealt_with() {
+fn root_mark_killed_anywhere_is_recoverable() {
     killed_anywhere(&[], &SERVED, &OTHER);
 }
 
 #[test]
-fn root_a_change_that_is_killed_anywhere_leaves_what_can_be_dealt_with() {
+fn root_mark_change_killed_anywhere_is_recoverable() {
     killed_anywhere(&SERVED, &CHANGED, &OTHER);
 }
 
 #[test]
-fn root_an_unmark_that_is_killed_anywhere_leaves_what_can_be_dealt_with() {
+fn root_unmark_killed_anywhere_is_recoverable() {
     killed_anywhere(&SERVED, &["unmark", "p0"], &OTHER);
 }
 
 #[test]
-fn root_a_shared_budget_that_is_killed_anywhere_leaves_what_can_be_dealt_with() {
+fn root_mark_of_a_shared_budget_killed_anywhere_is_recoverable() {
     killed_anywhere(&[], &SHARED, &OTHER_SHARED);
     killed_anywhere(&SHARED, &["unmark", "p0"], &OTHER_SHARED);
 }

@@ -45,7 +45,7 @@ fn run(arguments: &[&str]) {
 }
 
 #[test]
-fn root_a_port_answers_to_its_other_names() {
+fn root_port_is_found_by_its_alternative_names() {
     let place = Place::new("names");
     let long = "a-name-that-is-longer-than-fifteen-characters";
     run(&["-n", &place.0, "link", "property", "add", "dev", "p0", "altname", long, "altname", "uplink"]);
@@ -58,7 +58,7 @@ fn root_a_port_answers_to_its_other_names() {
 }
 
 #[test]
-fn root_a_port_that_goes_away_is_what_the_message_says() {
+fn root_deleted_port_is_named_in_the_error() {
     let place = Place::new("gone");
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut failed = 0;
@@ -92,7 +92,7 @@ fn alone(script: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn root_where_run_takes_no_record_the_port_stays_as_it_was() {
+fn root_port_is_unchanged_if_its_record_cannot_be_written() {
     let full = "mount -t tmpfs -o size=4k none /run && head -c 4096 /dev/zero >/run/full";
     let read_only = "mount -t tmpfs -o ro none /run";
     for (run, remedy) in
@@ -108,7 +108,7 @@ fn root_where_run_takes_no_record_the_port_stays_as_it_was() {
 }
 
 #[test]
-fn root_what_lies_in_the_place_of_the_records_is_named() {
+fn root_obstacle_at_the_record_folder_is_named() {
     let run = "mount -t tmpfs none /run && mkdir -m 755 /run/vmcc";
     let no_folder = ("touch /run/vmcc/ports", "`ls -la /run/vmcc/ports`");
     let no_record = (
@@ -134,7 +134,7 @@ fn root_what_lies_in_the_place_of_the_records_is_named() {
 }
 
 #[test]
-fn root_a_port_is_given_back_where_run_has_become_full() {
+fn root_port_is_released_when_run_is_full() {
     let (code, said) = alone(
         "mount -t tmpfs -o size=64k none /run && \"$0\" mark p0 --rate 10mbit && \
          { head -c 65536 /dev/zero >/run/full; \"$0\" unmark p0; s=$?; tc qdisc show dev p0; exit $s; }",

@@ -43,7 +43,7 @@ fn assert_untouched(path: &Path) {
 }
 
 #[test]
-fn root_mark_a_port_whose_record_is_lost_is_listed_changed_and_removed() {
+fn root_mark_port_without_a_record_is_listed_changed_and_removed() {
     let pair = Pair::new();
     pair.tc("qdisc add dev p0 root handle 7: pfifo limit 77");
     let before = pair.queues();
@@ -70,7 +70,7 @@ fn root_mark_a_port_whose_record_is_lost_is_listed_changed_and_removed() {
 }
 
 #[test]
-fn root_mark_a_member_whose_record_is_lost_is_listed_and_removed() {
+fn root_mark_budget_member_without_a_record_is_listed_and_removed() {
     let pair = Pair::new();
     let before = pair.queues();
     let index = pair.ip("-o link show p0");
@@ -106,7 +106,7 @@ const OTHERS: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn root_mark_says_what_somebody_else_changed_and_repairs_it() {
+fn root_mark_reports_and_repairs_foreign_changes() {
     for (other, says) in OTHERS {
         let pair = Pair::new();
         let before = pair.queues();
@@ -141,7 +141,7 @@ fn root_mark_says_what_somebody_else_changed_and_repairs_it() {
 }
 
 #[test]
-fn root_mark_ends_the_service_of_a_port_that_lost_its_program() {
+fn root_mark_releases_a_port_that_lost_its_program() {
     let pair = Pair::new();
     let before = pair.queues();
     assert_eq!(pair.json(&["mark", "p0", "--rate", "20mbit"]).0, 0);
@@ -153,7 +153,7 @@ fn root_mark_ends_the_service_of_a_port_that_lost_its_program() {
 }
 
 #[test]
-fn root_mark_says_what_became_of_a_budget_and_repairs_it() {
+fn root_mark_reports_and_repairs_a_damaged_budget() {
     for (other, says) in [
         ("link set {} down", "is down"),
         ("link del {}", "not whole"),
@@ -189,7 +189,7 @@ fn root_mark_says_what_became_of_a_budget_and_repairs_it() {
 
 /// Repair of one port creates another device, which the packets of the other port do not enter yet.
 #[test]
-fn root_mark_says_that_a_budget_was_made_anew_without_a_port_and_repairs_it() {
+fn root_mark_reports_and_repairs_a_budget_recreated_without_a_port() {
     let pair = Pair::new();
     let before = pair.queues();
     pair.join("p1", 80);
@@ -215,7 +215,7 @@ fn root_mark_says_that_a_budget_was_made_anew_without_a_port_and_repairs_it() {
 }
 
 #[test]
-fn root_mark_leaves_a_device_alone_that_only_has_the_name_of_a_budgets() {
+fn root_mark_ignores_a_foreign_device_named_like_a_budget() {
     let pair = Pair::new();
     pair.ip("link add vmccb0a1b2c3d type bridge");
     assert!(!pair.text(&["mark", "--list"]).contains("vmccb0a1b2c3d"));

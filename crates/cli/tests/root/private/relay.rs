@@ -151,7 +151,7 @@ fn sent(copied: &Value, by_relay: bool) -> u64 {
 }
 
 #[test]
-fn root_a_copy_goes_on_by_a_relay_and_gives_the_address_back() {
+fn root_copy_continues_by_a_relay_and_releases_the_allocation() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE);
     let _server = net.turn_server(SECRET);
@@ -168,7 +168,7 @@ fn root_a_copy_goes_on_by_a_relay_and_gives_the_address_back() {
 
 /// Interrupted before there is a connection: nobody is at the other end.
 #[test]
-fn root_a_copy_that_does_not_come_about_gives_the_address_back() {
+fn root_failed_copy_releases_the_relay_allocation() {
     let (files, net) = (Files::new(), Net::new());
     files.data(SIZE / 40);
     net.cut_direct();
@@ -185,7 +185,7 @@ fn root_a_copy_that_does_not_come_about_gives_the_address_back() {
 }
 
 #[test]
-fn root_a_copy_outlives_its_relay_and_uses_the_next() {
+fn root_copy_survives_its_relay_and_uses_the_next() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE / 2 * 3);
     let server = net.turn_server(SECRET);
@@ -201,7 +201,7 @@ fn root_a_copy_outlives_its_relay_and_uses_the_next() {
 }
 
 #[test]
-fn root_a_wrong_password_is_said_and_direct_paths_are_used() {
+fn root_wrong_relay_password_is_reported_and_direct_paths_are_used() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE / 4);
     let _server = net.turn_server("another");
@@ -216,7 +216,7 @@ fn root_a_wrong_password_is_said_and_direct_paths_are_used() {
 }
 
 #[test]
-fn root_a_relay_leads_where_no_direct_path_does() {
+fn root_relay_connects_without_a_direct_path() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE / 40);
     net.cut_direct();
@@ -228,7 +228,7 @@ fn root_a_relay_leads_where_no_direct_path_does() {
 
 /// No other path lives that would tell that this one does not.
 #[test]
-fn root_a_copy_outlives_its_only_relay_being_started_again() {
+fn root_copy_survives_a_restart_of_its_only_relay() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE / 2);
     net.cut_direct();
@@ -242,7 +242,7 @@ fn root_a_copy_outlives_its_only_relay_being_started_again() {
 }
 
 #[test]
-fn root_paths_says_what_a_relay_is_worth_and_why_one_is_none() {
+fn root_paths_rates_relays_and_explains_unusable_ones() {
     let (files, net) = (Files::new(), Net::new());
     let vmcc = files.path("vmcc").display().to_string();
     let _server = Listening::new(&files, &net.there);

@@ -2,7 +2,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 #[test]
-fn no_place_has_a_name_twice() {
+fn metric_names_are_unique_per_place() {
     let mut seen = BTreeSet::new();
     for metric in all() {
         assert!(!metric.places.is_empty(), "{}", metric.name);
@@ -13,7 +13,7 @@ fn no_place_has_a_name_twice() {
 }
 
 #[test]
-fn one_name_has_one_unit_and_the_name_says_it() {
+fn metric_name_determines_its_unit() {
     for metric in all() {
         let first = named(metric.name).unwrap();
         assert_eq!((metric.unit, metric.title), (first.unit, first.title), "{}", metric.name);
@@ -25,7 +25,7 @@ fn one_name_has_one_unit_and_the_name_says_it() {
 }
 
 #[test]
-fn every_entry_can_be_read_by_people() {
+fn every_entry_has_title_and_meaning() {
     for metric in all() {
         assert!(metric.meaning.len() > 20 && !metric.meaning.ends_with('.'), "{}", metric.name);
         assert!(!metric.meaning.contains('|') && !metric.title.is_empty(), "{}: no table cell", metric.name);
@@ -37,7 +37,7 @@ fn every_entry_can_be_read_by_people() {
 }
 
 #[test]
-fn dotted_names_lead_to_the_metric() {
+fn dotted_names_resolve_to_their_metric() {
     for (dotted, base) in [
         ("goodput_bps", "goodput_bps"),
         ("rtt_us.p99", "rtt_us"),
@@ -51,7 +51,7 @@ fn dotted_names_lead_to_the_metric() {
 
 /// Fields of results accept a value of their metric's kind.
 #[test]
-fn every_kind_fits_the_field_of_its_name() {
+fn every_kind_matches_its_field() {
     for (place, mut object) in
         [(Place::Run, serde_json::json!({})), (Place::Path, serde_json::json!({ "path": "a" }))]
     {
@@ -72,7 +72,7 @@ fn every_kind_fits_the_field_of_its_name() {
 }
 
 #[test]
-fn the_unit_follows_the_name_and_the_size() {
+fn display_unit_follows_name_and_magnitude() {
     assert_eq!(scale_of("goodput_bps", 93e6).unit, "Mbit/s");
     assert_eq!(scale_of("paths.a.goodput_bps", 2.4e9).unit, "Gbit/s");
     assert_eq!(scale_of("rtt_us.p99", 1500.0).unit, "ms");

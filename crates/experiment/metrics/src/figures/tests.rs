@@ -59,7 +59,7 @@ fn run() -> Observed {
 }
 
 #[test]
-fn what_others_send_is_in_none_of_the_measured_figures() {
+fn competing_traffic_is_excluded_from_measured_figures() {
     let m = figures(&run()).metrics;
     assert_eq!((m.goodput_bps, m.competing_goodput_bps), (Some(8e6), Some(8e6)));
     assert_eq!((m.retransmits, m.ce_marks, m.timeouts), (Some(3), Some(30), None));
@@ -72,7 +72,7 @@ fn what_others_send_is_in_none_of_the_measured_figures() {
 }
 
 #[test]
-fn a_subflow_without_progress_says_nothing_about_round_trips() {
+fn subflow_without_progress_gives_no_rtt_samples() {
     let m = figures(&run()).metrics;
     // At 1 s it was warming up, at 6 s nothing had been acknowledged since 5 s.
     let rtt = m.rtt_us.unwrap();
@@ -81,7 +81,7 @@ fn a_subflow_without_progress_says_nothing_about_round_trips() {
 }
 
 #[test]
-fn a_subflow_that_never_opened_was_not_closed() {
+fn subflow_never_established_is_not_counted_as_closed() {
     let mut seen = run();
     let subflow = |established, end| Subflow { path: Some(0), established, end, ..Subflow::default() };
     seen.connections[0].subflows = vec![
@@ -105,7 +105,7 @@ fn a_subflow_that_never_opened_was_not_closed() {
 }
 
 #[test]
-fn who_pauses_by_itself_has_no_stall() {
+fn application_pauses_are_no_stall() {
     let mut seen = run();
     assert_eq!(figures(&seen).metrics.get("stalled_us"), None);
     seen.connections[0].stalled_us = Some(2e6);
@@ -128,7 +128,7 @@ fn who_pauses_by_itself_has_no_stall() {
 }
 
 #[test]
-fn off_times_are_those_of_all_hosts() {
+fn descheduled_times_are_summed_over_hosts() {
     let mut seen = run();
     assert_eq!(figures(&seen).metrics.get("vm_off_total_us"), None, "none is ever off");
     let off = |us: &[u64]| {
@@ -161,7 +161,7 @@ fn off_times_are_those_of_all_hosts() {
 }
 
 #[test]
-fn one_that_was_not_counted_makes_the_sum_unknown() {
+fn one_missing_count_makes_the_sum_unknown() {
     let mut seen = run();
     seen.connections[0].subflows.push(Subflow { path: Some(0), ..Subflow::default() });
     let m = figures(&seen).metrics;
@@ -172,7 +172,7 @@ fn one_that_was_not_counted_makes_the_sum_unknown() {
 }
 
 #[test]
-fn transfers_count_by_when_they_began() {
+fn transfers_are_counted_by_start_time() {
     let mut seen = run();
     let transfer = |start, received: Option<u64>| Connection {
         job: Job::Transfer(1_000_000),
@@ -189,7 +189,7 @@ fn transfers_count_by_when_they_began() {
 }
 
 #[test]
-fn values_over_time_stand_at_the_end_of_their_interval() {
+fn time_series_values_are_stamped_at_the_interval_end() {
     let mut seen = run();
     seen.parts_per_interval = true;
     let series = figures(&seen).series;
@@ -203,7 +203,7 @@ fn values_over_time_stand_at_the_end_of_their_interval() {
 }
 
 #[test]
-fn probes_are_counted_where_and_when_they_were_sent() {
+fn probes_are_counted_by_path_and_send_time() {
     let probe = |entry, path, sent: u64, rtt: Option<u64>, due| Probe {
         entry,
         path,
@@ -237,7 +237,7 @@ fn probes_are_counted_where_and_when_they_were_sent() {
 }
 
 #[test]
-fn reductions_are_as_far_apart_as_the_nearest_of_the_path_with_more_of_them() {
+fn reduction_gap_is_the_nearest_from_the_path_with_more_reductions() {
     let mut seen = run();
     seen.connections[0].subflows[0].reductions = vec![secs(1), secs(3), secs(9)];
     assert_eq!(figures(&seen).metrics.get("reduction_gap_us.samples"), None);
@@ -250,7 +250,7 @@ fn reductions_are_as_far_apart_as_the_nearest_of_the_path_with_more_of_them() {
 }
 
 #[test]
-fn windows_and_their_coupling_are_those_of_samples_within_the_window() {
+fn window_figures_use_samples_of_the_measured_window() {
     let sample = |at, cwnd_pkt, srtt_us: u32| Sample {
         at: secs(at),
         cwnd_pkt,
@@ -272,7 +272,7 @@ fn windows_and_their_coupling_are_those_of_samples_within_the_window() {
 }
 
 #[test]
-fn joules_are_of_counters_over_the_window_and_of_the_model_until_the_last_transfer_is_done() {
+fn counted_joules_cover_the_window_and_modelled_ones_all_transfers() {
     let mut seen = run();
     let number = |seen: &Observed, name| figures(seen).metrics.get(name);
     assert_eq!((number(&seen, "package_j_per_gb"), number(&seen, "modelled_j_per_gb")), (None, None));
@@ -296,7 +296,7 @@ fn joules_are_of_counters_over_the_window_and_of_the_model_until_the_last_transf
 }
 
 #[test]
-fn objects_count_by_when_they_were_wanted_and_may_wait_to_the_end() {
+fn objects_are_counted_by_request_time() {
     let mut seen = run();
     seen.connections[0].job = Job::Requests;
     let response = |asked, answered: Option<u64>| Response {
@@ -324,7 +324,7 @@ fn objects_count_by_when_they_were_wanted_and_may_wait_to_the_end() {
 }
 
 #[test]
-fn requests_that_a_program_counts_have_its_rate_and_its_percentiles() {
+fn program_counted_requests_give_rate_and_percentiles() {
     let mut seen = run();
     let mut latencies_ns = Histogram::new(3).unwrap();
     latencies_ns.record_n(2_000_000, 99).unwrap();
@@ -405,7 +405,7 @@ fn slowdown_is_completion_time_over_time_on_the_empty_network() {
 }
 
 #[test]
-fn completion_times_by_size_with_the_share_that_did_not_finish() {
+fn completion_times_by_size_include_the_unfinished_share() {
     let mut seen = run();
     let transfer = |bytes, received: Option<u64>| Connection {
         job: Job::Transfer(bytes),

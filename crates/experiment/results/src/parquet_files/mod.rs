@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_several_batches_are_read_as_written() {
+    fn rows_of_several_batches_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flows.parquet");
         write_run(&path, 0, 2 * BATCH_ROWS + 1);

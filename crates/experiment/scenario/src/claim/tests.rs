@@ -64,7 +64,7 @@ fn functions_reduce_the_selected_runs() {
 }
 
 #[test]
-fn arithmetic_is_that_of_real_numbers() {
+fn arithmetic_matches_real_numbers() {
     assert_eq!(value("1 / 2 * mean(goodput_bps, n=2)"), 2.5);
     assert_eq!(value("min(mean(goodput_bps, n=1), 1.5)"), 1.5);
     assert_eq!(value("math::abs(mean(goodput_bps, n=1) - 3) + 1e3"), 1001.0);
@@ -77,7 +77,7 @@ fn arithmetic_is_that_of_real_numbers() {
 }
 
 #[test]
-fn what_was_not_measured_is_neither_true_nor_false() {
+fn unmeasured_values_make_claims_undecided() {
     assert!(matches!(decide("mean(jain) > 0"), Err(ClaimError::Missing { missing: 4, runs: 4, .. })));
     assert!(matches!(decide("mean(goodput_bps, n=9) > 0"), Err(ClaimError::NoCase { .. })));
     assert!(matches!(decide("stddev(goodput_bps, n=2) > 0"), Err(ClaimError::Undefined { .. })));
@@ -89,7 +89,7 @@ fn what_was_not_measured_is_neither_true_nor_false() {
 }
 
 #[test]
-fn ranks_of_equal_values_are_shared() {
+fn equal_values_share_ranks() {
     let cases: Vec<CaseFigures> =
         [(1, 5.0), (2, 5.0), (3, 1.0)].iter().map(|(n, g)| case(*n, &[*g])).collect();
     let verdict = claim("spearman(goodput_bps, n) < 0").unwrap().evaluate(&cases).unwrap();
@@ -97,7 +97,7 @@ fn ranks_of_equal_values_are_shared() {
 }
 
 #[test]
-fn faults_are_placed() {
+fn faults_name_their_position() {
     let at = |check: &str| claim(check).unwrap_err().offset;
     assert_eq!(at("1 < maen(x)"), 4);
     assert_eq!(at("mean(x) > 'a'"), 10);

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_survive_a_shell() {
+    fn words_are_quoted_for_a_shell() {
         assert_eq!(shell_word("cc=lia,vmcc"), "cc=lia,vmcc");
         assert_eq!(shell_word("my file.toml"), "'my file.toml'");
         assert_eq!(shell_word("it's"), r"'it'\''s'");

@@ -47,7 +47,7 @@ fn connections(kind: &TrafficKind) -> u32 {
 }
 
 #[test]
-fn the_example_of_the_design_resolves() {
+fn design_example_resolves() {
     let document = Document::parse("fig9", EXAMPLE).unwrap();
     let plan = document.plan(&Overrides::default()).unwrap();
     assert_eq!((plan.cases.len(), plan.runs, plan.seed), (3, 5, 1));
@@ -57,7 +57,7 @@ fn the_example_of_the_design_resolves() {
 }
 
 #[test]
-fn a_vm_is_known_by_its_whole_name() {
+fn vm_is_matched_by_its_whole_name() {
     let planned = |vm: &str| {
         let event =
             format!("[[event]]\nat = \"1s\"\nkind = \"remap\"\nvm = \"{vm}\"\nvnic = 0\nnic = 1\n[sweep]");
@@ -74,7 +74,7 @@ fn a_vm_is_known_by_its_whole_name() {
 
 /// Text of the file does not change how a message about it is parsed.
 #[test]
-fn texts_of_the_file_are_quoted_as_they_are() {
+fn strings_of_the_file_are_quoted_verbatim() {
     let refused = |text: &str| {
         let document = Document::parse("fig9", &EXAMPLE.replace("kind = \"bulk\"", text));
         document.and_then(|document| document.plan(&Overrides::default())).unwrap_err().to_string()
@@ -86,7 +86,7 @@ fn texts_of_the_file_are_quoted_as_they_are() {
 }
 
 #[test]
-fn the_small_scale_changes_what_it_says_and_nothing_else() {
+fn small_scale_changes_only_its_listed_settings() {
     let document = Document::parse("fig9", EXAMPLE).unwrap();
     let full = document.plan(&Overrides::default()).unwrap();
     let small = document.plan(&Overrides { scale: Scale::Small, ..Overrides::default() }).unwrap();
@@ -100,7 +100,7 @@ fn the_small_scale_changes_what_it_says_and_nothing_else() {
 
 /// A scale may leave out what no claim looks at, unless somebody chooses among the cases.
 #[test]
-fn a_scale_may_have_only_the_cases_that_claims_look_at() {
+fn scale_is_limited_to_cases_of_its_claims() {
     let text = EXAMPLE.replace("[scale.small]\n", "[scale.small]\nonly_claimed = true\n");
     let document = Document::parse("fig9", &text).unwrap();
     let cc = |options: &[&str], scale| {
@@ -121,7 +121,7 @@ fn a_scale_may_have_only_the_cases_that_claims_look_at() {
 }
 
 #[test]
-fn a_claim_about_cases_that_an_option_removed_is_not_applicable() {
+fn claim_about_removed_cases_is_not_applicable() {
     let text = |claims: &str| {
         format!(
             "title = 'x'\nduration = '1s'\n[topology]\nkind = 'parallel-paths'\npaths = 2\nrate = '10mbit'\ndelay = '1ms'\nbuffer = '30kB'\n[[traffic]]\nkind = 'bulk'\n\
@@ -170,7 +170,7 @@ fn options_override_narrow_and_sweep() {
 }
 
 #[test]
-fn lists_are_entered_by_index_or_by_name() {
+fn list_entries_are_addressed_by_index_or_name() {
     let demo = Document::open("demo").unwrap();
     let plan = demo
         .plan(&set(&["traffic.competitor.start=2s", "topology.paths.1.delay=9ms", "variant=lia"]))
@@ -185,7 +185,7 @@ fn lists_are_entered_by_index_or_by_name() {
 }
 
 #[test]
-fn a_published_distribution_may_be_swept() {
+fn published_distribution_can_be_swept() {
     let plan = Document::open("examples/poisson").unwrap().plan(&Overrides::default()).unwrap();
     let sizes: Vec<_> = plan
         .cases
@@ -206,7 +206,7 @@ fn figures(cc: &str, goodput: &[f64]) -> CaseFigures {
 }
 
 #[test]
-fn the_claim_of_the_design_is_decided_by_the_means() {
+fn design_claim_is_decided_by_means() {
     let plan = Document::parse("fig9", EXAMPLE).unwrap().plan(&Overrides::default()).unwrap();
     let decide = |lia: &[f64], vmcc: &[f64]| {
         plan.claims[0].evaluate(&[figures("lia", lia), figures("vmcc", vmcc)]).unwrap()
@@ -244,7 +244,7 @@ fn every_built_in_scenario_is_valid_at_both_scales() {
 }
 
 #[test]
-fn every_figure_of_a_paper_has_a_quick_form_of_less_work_and_says_what_the_paper_does() {
+fn every_paper_figure_has_a_quick_form_and_a_description() {
     let scenarios =
         vmcc_scenario::papers::ALL.iter().flat_map(|p| p.figures.iter().filter_map(|f| p.scenario(f)));
     for scenario in scenarios {

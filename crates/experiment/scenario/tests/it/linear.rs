@@ -27,7 +27,7 @@ fn asked(entries: usize) -> u64 {
 }
 
 #[test]
-fn an_entry_of_traffic_costs_kilobytes_to_read_however_many_there_are() {
+fn memory_per_traffic_entry_is_constant() {
     asked(1);
     let (few, many) = (asked(100), asked(800));
     let per_entry = (many - few) / 700;

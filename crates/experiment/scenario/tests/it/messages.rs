@@ -40,7 +40,7 @@ fn option(option: &str) -> String {
 }
 
 #[test]
-fn faults_in_the_text() {
+fn syntax_faults_are_explained() {
     let cases = [
         ("cc = \"lia\"", "cc = \"lia"),
         ("connections = 2", "conections = 2"),
@@ -68,7 +68,7 @@ fn faults_in_the_text() {
 }
 
 #[test]
-fn faults_of_meaning() {
+fn semantic_faults_are_explained() {
     let cases = [
         ("rate = \"100mbit\"", "rate = \"0bit\""),
         ("connections = 2", "cc = \"lja\""),
@@ -138,7 +138,7 @@ fn faults_of_meaning() {
 }
 
 #[test]
-fn faults_of_probes() {
+fn probe_faults_are_explained() {
     let probe = |more: &str| {
         replaced("kind = \"bulk\"\nconnections = 2", &format!("kind = \"probe\"\ninterval = \"1ms\"\n{more}"))
     };
@@ -152,7 +152,7 @@ fn faults_of_probes() {
 }
 
 #[test]
-fn faults_of_windows_and_of_paths_that_are_spared() {
+fn window_and_min_paths_faults_are_explained() {
     let host = |more: &str| replaced("cc = \"lia\"", &format!("cc = \"lia\"\n{more}"));
     let entry = |more: &str| replaced("connections = 2", &format!("connections = 2\n{more}"));
     let texts = [
@@ -175,7 +175,7 @@ fn faults_of_windows_and_of_paths_that_are_spared() {
 }
 
 #[test]
-fn faults_of_quotas() {
+fn quota_faults_are_explained() {
     let cases =
         ["quota = \"999us\"", "quota = \"5ms\"\nperiod = \"2s\"", "quota = \"5ms\"\nuntil = \"0s\"", ""];
     let event = |host: &str, rest: &str| {
@@ -188,7 +188,7 @@ fn faults_of_quotas() {
 }
 
 #[test]
-fn faults_of_events_of_subflows() {
+fn subflow_event_faults_are_explained() {
     let event = |entry: &str, kind: &str, which: &str| {
         let event = format!("[[event]]\nat = \"0s\"\nkind = \"{kind}\"\n{which}");
         replaced("connections = 2", &format!("connections = 2\n{entry}\n{event}"))
@@ -211,7 +211,7 @@ fn faults_of_events_of_subflows() {
 }
 
 #[test]
-fn faults_of_claims() {
+fn claim_faults_are_explained() {
     let check = "mean(goodput_bps, cc='vmcc') > 1";
     let cases = [
         "mean(godput_bps, cc='vmcc') > 1",
@@ -234,7 +234,7 @@ fn faults_of_claims() {
 }
 
 #[test]
-fn faults_of_graphs() {
+fn graph_faults_are_explained() {
     let graph = |text: &str| {
         format!(
             "title = \"t\"\nduration = \"1s\"\n[topology]\nkind = \"graph\"\nhosts = [\"a\", \"b\"]\n\
@@ -260,7 +260,7 @@ fn faults_of_graphs() {
 }
 
 #[test]
-fn faults_of_options() {
+fn option_faults_are_explained() {
     let cases = [
         "cc",
         "cc=",
@@ -280,7 +280,7 @@ fn faults_of_options() {
 }
 
 #[test]
-fn a_name_that_does_not_exist() {
+fn unknown_scenario_name_gets_a_suggestion() {
     insta::assert_snapshot!(
         Document::open("dmo").unwrap_err(),
         @"no built-in scenario and no file is called `dmo` (nearest: demo); `vmcc scenarios` lists the built-in ones"
@@ -296,7 +296,7 @@ fn a_name_that_does_not_exist() {
 
 /// The command that a refusal suggests can be pasted into a shell, and does what it says.
 #[test]
-fn a_value_that_variants_decide_is_refused_with_a_command_that_works() {
+fn value_set_by_variants_is_refused_with_a_working_command() {
     let text = "title = 't'\nduration = '1s'\n[topology]\nkind = 'parallel-paths'\npaths = 1\nrate = '1mbit'\ndelay = '1ms'\n\
                 [[traffic]]\nkind = 'bulk'\n\
                 [[sweep.variant]]\nname = 'one path, cubic'\ncc = 'cubic'\n\

@@ -24,7 +24,7 @@ fn fault(folder: &Path) -> String {
 }
 
 #[test]
-fn pairs_are_read_from_a_file_beside_the_scenario() {
+fn recorded_pairs_are_read_from_a_file_beside_the_scenario() {
     let folder = folder("good", "on_us,off_us\n# of a guest\n30000,90177\n\n 12000, 91000\n");
     let document = Document::load(&folder.join("s.toml")).unwrap();
     let plan = document.plan(&Overrides::default()).unwrap();
@@ -36,7 +36,7 @@ fn pairs_are_read_from_a_file_beside_the_scenario() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_line() {
+fn recorded_file_faults_name_their_line() {
     for (name, file, expected) in [
         ("word", "30000,90000\n30000,soon\n", "off/one.csv:2: \"soon\" is no time"),
         ("alone", "30000\n", "off/one.csv:1: \"30000\" is no pair"),
@@ -53,7 +53,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
 }
 
 #[test]
-fn a_file_has_to_be_there_bounded_and_in_the_scenarios_folder() {
+fn recorded_file_must_exist_be_bounded_and_in_the_folder() {
     let folder = folder("elsewhere", &"1,1\n".repeat(2 << 20));
     assert!(fault(&folder).contains("longer than 4194304 bytes"), "{}", fault(&folder));
     fs::remove_file(folder.join("off/one.csv")).unwrap();

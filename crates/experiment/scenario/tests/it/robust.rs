@@ -35,22 +35,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes(text in "\\PC{0,200}") {
+    fn any_bytes_are_parsed_or_refused(text in "\\PC{0,200}") {
         try_plan(&text, Vec::new());
     }
 
     #[test]
-    fn damaged_scenarios(text in damaged(texts(), SPLICES)) {
+    fn damaged_scenarios_do_not_panic(text in damaged(texts(), SPLICES)) {
         try_plan(&text, Vec::new());
     }
 
     #[test]
-    fn any_option(key in "[a-z_.0-9]{0,20}", value in "\\PC{0,20}") {
+    fn any_option_is_applied_or_refused(key in "[a-z_.0-9]{0,20}", value in "\\PC{0,20}") {
         try_plan(vmcc_scenario::builtin::find("demo").unwrap().text, vec![format!("{key}={value}")]);
     }
 
     #[test]
-    fn any_claim(check in "[a-z_(), =<>'&|!0-9.*/+-]{0,60}") {
+    fn any_claim_is_parsed_or_refused(check in "[a-z_(), =<>'&|!0-9.*/+-]{0,60}") {
         let text = format!(
             "title='t'\nduration='1s'\n[topology]\nkind='parallel-paths'\npaths=2\nrate='1mbit'\ndelay='1ms'\n\
              [[traffic]]\nkind='bulk'\n[[claim]]\nid='c'\ncheck=\"{check}\"\n"

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 #[test]
-fn the_schema_is_the_reviewed_one() {
+fn schema_matches_its_snapshot() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&vmcc_scenario::schema()).unwrap());
 }
 
 #[test]
-fn the_schema_accepts_every_built_in_scenario() {
+fn schema_accepts_every_built_in_scenario() {
     let validator = jsonschema::validator_for(&vmcc_scenario::schema()).unwrap();
     for builtin in vmcc_scenario::builtin::all() {
         let value: Value = toml::from_str(builtin.text).unwrap();
@@ -19,7 +19,7 @@ fn the_schema_accepts_every_built_in_scenario() {
 }
 
 #[test]
-fn the_schema_refuses_unknown_keys_kinds_and_units() {
+fn schema_refuses_unknown_keys_kinds_and_units() {
     let validator = jsonschema::validator_for(&vmcc_scenario::schema()).unwrap();
     let good: Value =
         toml::from_str(vmcc_scenario::builtin::find("examples/dumbbell").unwrap().text).unwrap();

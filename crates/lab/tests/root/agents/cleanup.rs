@@ -66,7 +66,7 @@ fn is_alive(pid: &i32) -> bool {
 }
 
 #[test]
-fn root_signals_end_a_run_in_order() {
+fn root_signals_end_a_run_cleanly() {
     let _alone = alone();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut running = Running::start("sig");
@@ -80,7 +80,7 @@ fn root_signals_end_a_run_in_order() {
 }
 
 #[test]
-fn root_clean_removes_what_a_killed_run_leaves_and_nothing_else() {
+fn root_clean_removes_leftovers_of_a_killed_run_only() {
     let _alone = alone();
     let mut dead = Running::start("dead");
     let mut live = Running::start("live");
@@ -101,7 +101,7 @@ fn root_clean_removes_what_a_killed_run_leaves_and_nothing_else() {
 }
 
 #[test]
-fn root_an_error_half_way_leaves_nothing() {
+fn root_error_during_setup_leaves_nothing() {
     let _alone = alone();
     // The last namespace to be made is taken, so that everything before it has to go.
     let run_id = format!("half-{}", std::process::id());
@@ -117,10 +117,10 @@ fn root_an_error_half_way_leaves_nothing() {
     assert!(!record_of(&run_id).exists());
 }
 
-/// The run that [`root_a_web_server_dies_with_its_run`] kills.
+/// The run that [`root_web_server_ends_with_its_run`] kills.
 #[test]
 #[ignore = "another test's program"]
-fn root_a_run_with_a_web_server() {
+fn root_run_with_a_web_server() {
     let mut spec = two_paths(native("reno"), 60);
     spec.run_id = Some(format!("web-{}", std::os::unix::process::parent_id()));
     let sizes = vec!["1kB".parse().unwrap()];
@@ -137,10 +137,10 @@ fn root_a_run_with_a_web_server() {
 
 /// Apache changes its user, with which it loses the signal that its parent's death sends.
 #[test]
-fn root_a_web_server_dies_with_its_run() {
+fn root_web_server_ends_with_its_run() {
     let _alone = alone();
     let run_id = format!("web-{}", std::process::id());
-    let arguments = ["--exact", "root::agents::cleanup::root_a_run_with_a_web_server", "--ignored"];
+    let arguments = ["--exact", "root::agents::cleanup::root_run_with_a_web_server", "--ignored"];
     let mut child = Command::new(std::env::current_exe().unwrap()).args(arguments).spawn().unwrap();
     let apaches = || {
         let inside: Vec<i32> = namespaces_of(&run_id).iter().flat_map(|name| processes_in(name)).collect();

@@ -52,7 +52,7 @@ fn root_rsync_sends_files_over_ssh_over_both_paths() {
 }
 
 #[test]
-fn root_a_file_by_ftp_arrives_on_its_data_connection() {
+fn root_ftp_file_arrives_on_its_data_connection() {
     // pure-ftpd closes the port of a data connection when that is accepted, before another subflow can ask for it.
     let _alone = alone();
     let output = run_with(&app(file(FileProgram::Ftp, "5MB"), 1, 12), programs()).unwrap();
@@ -62,7 +62,7 @@ fn root_a_file_by_ftp_arrives_on_its_data_connection() {
 
 /// A path that fails during a transfer: MPTCP completes it on the other, TCP does not.
 #[test]
-fn root_a_file_by_rsync_survives_a_failed_path() {
+fn root_rsync_file_survives_a_failed_path() {
     let _alone = alone();
     let mut spec = app(file(FileProgram::Rsync, "25MB"), 1, 6);
     spec.cuts = vec![vmcc_lab::Cut { at: Nanos::from_millis(500), path: 0, up: false }];
@@ -74,7 +74,7 @@ fn root_a_file_by_rsync_survives_a_failed_path() {
 }
 
 #[test]
-fn root_redis_answers_a_mix_of_reads_and_writes_on_kept_connections() {
+fn root_redis_answers_reads_and_writes_on_open_connections() {
     let _alone = alone();
     let spec = app(requests(RequestProgram::Redis, 200_000, 240, 0.625, 5), 8, 6);
     let output = run_with(&spec, programs()).unwrap();
@@ -96,7 +96,7 @@ fn root_redis_answers_a_mix_of_reads_and_writes_on_kept_connections() {
 
 /// Requests that redis-benchmark has not done in time are unfinished; the run has figures all the same.
 #[test]
-fn root_requests_that_a_failed_path_holds_up_are_unfinished() {
+fn root_requests_stalled_by_a_failed_path_are_unfinished() {
     let _alone = alone();
     let mut spec = app(requests(RequestProgram::Redis, 32_000, 100_000, 1.0, 4), 4, 3);
     spec.flows[0].transport = Transport::Tcp { lane: 0 };
@@ -136,7 +136,7 @@ fn root_postgresql_answers_pgbench() {
 
 /// The generator loads both paths, each by draws of its own, and files take what is left.
 #[test]
-fn root_the_congestion_generator_loads_each_path_by_its_own_draws() {
+fn root_congestion_generator_draws_load_per_path() {
     let _alone = alone();
     let mut spec = app(file(FileProgram::Rsync, "5MB"), 1, 5);
     let noise = |lane| {
@@ -177,7 +177,7 @@ fn script(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
 
 /// A sender that changes a byte is found out, and both files are kept.
 #[test]
-fn root_a_file_that_arrives_changed_fails_the_run_and_is_kept() {
+fn root_corrupted_file_fails_the_run_and_is_kept() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     // The client's words have the file's name last but one.
@@ -200,7 +200,7 @@ fn root_a_file_that_arrives_changed_fails_the_run_and_is_kept() {
 
 /// A server that cannot have its port: its own message is in the error.
 #[test]
-fn root_a_port_in_use_is_named_by_the_server() {
+fn root_port_in_use_is_named_in_the_error() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     // The port that the server takes is held by another, where the run does not look for it.
@@ -217,7 +217,7 @@ fn root_a_port_in_use_is_named_by_the_server() {
 }
 
 #[test]
-fn root_a_missing_program_is_named_with_its_package() {
+fn root_missing_program_is_named_with_its_package() {
     let _alone = alone();
     let gone = || "not-there".to_owned();
     let all = Programs {

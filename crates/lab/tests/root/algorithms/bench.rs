@@ -9,7 +9,7 @@ fn lia() -> Algorithm {
 }
 
 #[test]
-fn root_an_algorithm_is_measured_over_the_labs_own_namespaces() {
+fn root_bench_measures_an_algorithm_in_namespaces() {
     let _alone = alone();
     let mut said = Vec::new();
     let all = algorithms(vec![lia()], &mut |what| said.push(what.to_owned())).unwrap();
@@ -22,7 +22,7 @@ fn root_an_algorithm_is_measured_over_the_labs_own_namespaces() {
 }
 
 #[test]
-fn root_a_port_divides_by_weight_and_leaves_no_namespace() {
+fn root_bench_port_divides_by_weight_and_leaves_no_namespace() {
     let _alone = alone();
     let named = || std::fs::read_dir("/run/netns").map_or(0, Iterator::count);
     let before = named();
@@ -37,7 +37,7 @@ fn root_a_port_divides_by_weight_and_leaves_no_namespace() {
 }
 
 #[test]
-fn root_an_algorithm_that_loads_carries_a_transfer_whole() {
+fn root_loaded_algorithm_completes_a_transfer() {
     let _alone = alone();
     match check(lia()) {
         Checked::Carried { bytes, seconds } => assert!(bytes > 1 << 20 && seconds > 0.5, "{bytes} {seconds}"),

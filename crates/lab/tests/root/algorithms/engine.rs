@@ -45,7 +45,7 @@ fn root_one_case_runs_on_every_engine_through_the_trait() {
 }
 
 #[test]
-fn root_a_run_that_is_stopped_half_way_leaves_no_namespace() {
+fn root_stopped_run_leaves_no_namespace() {
     let plan = plan(&["duration=30s"]);
     let engine = Kernel::for_plan(&plan, None).unwrap();
     let stop = AtomicBool::new(false);
@@ -59,7 +59,7 @@ fn root_a_run_that_is_stopped_half_way_leaves_no_namespace() {
 }
 
 #[test]
-fn root_what_the_lab_cannot_express_is_an_error_of_its_own_type() {
+fn root_unsupported_case_is_a_typed_error() {
     let Err(error) = Kernel::for_plan(&plan(&["topology.jitter=1ms"]), None) else {
         panic!("it has no jitter")
     };

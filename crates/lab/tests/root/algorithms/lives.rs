@@ -63,7 +63,7 @@ const CUT_US: f64 = 1e6;
 /// Path `a` is away for a second: a connection on it stalls that long and until TCP asks again, one that has another path only
 /// until MPTCP sends again there what was under way.
 #[test]
-fn root_stalls_and_what_is_sent_again_elsewhere() {
+fn root_stalls_and_reinjections_are_counted() {
     let _alone = alone();
     let traffic = "[host]\ncc='reno'\n[[traffic]]\nname='both'\nkind='bulk'\n\
                    [[traffic]]\nname='cut'\nkind='bulk'\nprotocol='tcp'\npath='a'\n\
@@ -135,7 +135,7 @@ const SHARED: &str = "[topology]\nkind='graph'\nhosts=['a','b']\nrouting='explic
     [host]\ncc='vmcc'\n[[traffic]]\nkind='bulk'\nfrom='a'\nto='b'\n";
 
 #[test]
-fn root_a_subflow_that_shares_a_bottleneck_is_closed_for_that() {
+fn root_subflow_closed_for_a_shared_bottleneck_has_that_reason() {
     let _alone = alone();
     let case = case(
         SHARED,
@@ -158,7 +158,7 @@ fn root_a_subflow_that_shares_a_bottleneck_is_closed_for_that() {
 
 /// The reason of a subflow's close is counted under its name, whichever side closes it.
 #[test]
-fn root_why_a_subflow_was_closed() {
+fn root_close_reasons_of_subflows_are_reported() {
     let _alone = alone();
     let text = format!("{TWO_PATHS}[host]\ncc='reno'\n[[traffic]]\nkind='bulk'\n");
     let second = "dst 10.77.1.0/24";
@@ -201,7 +201,7 @@ fn root_why_a_subflow_was_closed() {
 
 /// The estimate is a moving average of the fraction that was marked, so both have one mean.
 #[test]
-fn root_alpha_is_the_fraction_of_packets_that_are_marked() {
+fn root_alpha_equals_the_fraction_of_marked_packets() {
     let _alone = alone();
     for (cc, protocol) in [("dctcp", "mptcp"), ("vmcc", "mptcp"), ("dctcp", "tcp")] {
         let text = format!("{TWO_PATHS}[[traffic]]\nkind='bulk'\nprotocol='{protocol}'\n");

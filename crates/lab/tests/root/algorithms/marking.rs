@@ -62,7 +62,7 @@ fn root_service_queues_share_by_weight_and_mark_at_their_own_thresholds() {
 }
 
 #[test]
-fn root_a_capped_queue_leaves_the_rest_unused() {
+fn root_capped_queue_leaves_the_rest_unused() {
     let _alone = alone();
     let set = ["variant=capped alone", "duration=4s"];
     let spec = case("marking/weights-21", &set);
@@ -75,7 +75,7 @@ fn root_a_capped_queue_leaves_the_rest_unused() {
 }
 
 #[test]
-fn root_a_vnic_moves_while_it_sends() {
+fn root_vnic_moves_while_it_sends() {
     let _alone = alone();
     let set = ["variant=moving", "duration=5s", "warmup=1s", "event.0.at=2s"];
     let spec = case("marking/virtual-host", &set);

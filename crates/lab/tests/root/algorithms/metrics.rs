@@ -58,7 +58,7 @@ fn nearly(part: f64, whole: f64, by: f64) -> bool {
 }
 
 #[test]
-fn root_marks_are_those_that_arrived_with_the_measured_traffic() {
+fn root_marks_count_measured_traffic_only() {
     let marking = ["cc=dctcp", "marking={ rule = 'threshold', at = '15kB' }"];
     on_both_engines(&marking, |engine, output| {
         let m = &output.metrics;
@@ -85,7 +85,7 @@ fn root_marks_are_those_that_arrived_with_the_measured_traffic() {
 }
 
 #[test]
-fn root_bytes_and_losses_are_those_of_the_measured_traffic() {
+fn root_bytes_and_losses_count_measured_traffic_only() {
     on_both_engines(&["cc=reno"], |engine, output| {
         let m = &output.metrics;
         let (ours, theirs) = (flow(output, "ours"), flow(output, "theirs"));
@@ -166,7 +166,7 @@ kind = 'bulk'
 
 /// `TCP_INFO` and samples account for a socket as the simulator does for its connections.
 #[test]
-fn root_limits_are_those_that_the_settings_make() {
+fn root_limits_match_the_settings() {
     let limits = ["cwnd_limited", "rwnd_limited", "sndbuf_limited", "app_limited"];
     let cases: [(usize, &[&str]); 4] = [
         (0, &[]),

@@ -50,7 +50,7 @@ fn receiving_threads() -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn root_hosts_receive_in_threads_packets_of_the_wires_size() {
+fn root_hosts_receive_wire_size_packets_in_threaded_napi() {
     let _alone = alone();
     let before = receiving_threads();
     let mut spec = two_paths(registry("lia"), 4);

@@ -17,6 +17,6 @@ fn root_reductions_without_ecn_nothing_is_marked_on_joined_subflows() {
 }
 
 #[test]
-fn root_reductions_a_fallen_mtu_costs_no_window() {
+fn root_reductions_mtu_decrease_does_not_reduce_the_window() {
     reductions::mtu::a_fallen_mtu_costs_no_window();
 }

@@ -16,7 +16,7 @@ fn case(events: &str) -> ResolvedCase {
 }
 
 #[test]
-fn root_a_throttled_host_sends_less_and_leaves_no_cgroup() {
+fn root_throttled_host_sends_less_and_leaves_no_cgroup() {
     let _alone = alone();
     let run_id = format!("thr-{}", std::process::id());
     let run = |events: &str, seen: &mut Vec<PathBuf>| {
@@ -41,7 +41,7 @@ fn root_a_throttled_host_sends_less_and_leaves_no_cgroup() {
 }
 
 #[test]
-fn root_a_throttled_host_is_the_kernel_engines() {
+fn root_throttled_host_runs_on_the_kernel_engine() {
     let simulated = vmcc_sim::run_case(&case(THROTTLE), 1, &vmcc_sim::Options::default()).unwrap_err();
     assert!(simulated.to_string().contains("--engine kernel"), "{simulated}");
 }

@@ -86,7 +86,7 @@ fn both(text: &str, tag: &str, check: impl Fn(&Metrics, &Metrics)) {
 }
 
 #[test]
-fn root_a_dumbbell_is_shared() {
+fn root_dumbbell_is_shared() {
     let text = "[topology]\nkind='dumbbell'\npairs=2\nrate='40mbit'\naccess_rate='100mbit'\ndelay='20us'\n\
                 [[traffic]]\nkind='bulk'\nprotocol='tcp'\n";
     both(text, "bell", |real, _| {
@@ -103,7 +103,7 @@ fn of_entries(metrics: &Metrics) -> Vec<f64> {
 }
 
 #[test]
-fn root_a_bottleneck_has_a_rate_in_each_direction() {
+fn root_bottleneck_has_a_rate_per_direction() {
     let text = "[topology]\nkind='dumbbell'\npairs=2\nrate='40mbit'\naccess_rate='100mbit'\ndelay='20us'\n\
                 reverse={rate='10mbit'}\n\
                 [[traffic]]\nname='there'\nkind='bulk'\nprotocol='tcp'\nfrom='left0'\nto='right0'\n\
@@ -116,7 +116,7 @@ fn root_a_bottleneck_has_a_rate_in_each_direction() {
 }
 
 #[test]
-fn root_a_path_has_a_rate_in_each_direction() {
+fn root_path_has_a_rate_per_direction() {
     for (from, to, range) in [("client", "server", 30e6..50e6), ("server", "client", 4e6..6e6)] {
         let text = format!(
             "[topology]\nkind='parallel-paths'\npaths=1\nrate='50mbit'\ndelay='20us'\nreverse={{rate='5mbit'}}\n\
@@ -166,7 +166,7 @@ fn root_paths_that_share_a_queue_have_its_figures() {
 }
 
 #[test]
-fn root_a_graph_spreads_by_hash() {
+fn root_graph_spreads_flows_by_hash() {
     let traffic = "[[traffic]]\nkind='bulk'\nfrom='a'\nto='b'\nprotocol='tcp'\n";
     both(&format!("{GRAPH}{traffic}"), "ecmp", |real, _| assert!(real.paths.is_empty()));
 }
@@ -182,7 +182,7 @@ fn root_two_pods_have_a_path_per_nic_and_a_limit_per_server() {
 }
 
 #[test]
-fn root_a_small_fat_tree_is_built() {
+fn root_small_fat_tree_is_built() {
     let text = "[topology]\nkind='fat-tree'\nk=4\nrate='20mbit'\ndelay='20us'\n\
                 [[traffic]]\nkind='bulk'\nfrom=['h0','h5']\nto=['h15','h10']\nsubflows=2\n";
     both(text, "tree", |_, _| ());
@@ -198,7 +198,7 @@ fn root_leaves_and_spines_are_built() {
 
 /// By netem, or by user-space links where the kernel has none.
 #[test]
-fn root_a_delay_takes_its_time() {
+fn root_delay_is_applied() {
     let case = case(
         "[topology]\nkind='dumbbell'\npairs=1\nrate='40mbit'\ndelay='5ms'\n[[traffic]]\nkind='bulk'\nprotocol='tcp'\n",
     );

@@ -44,7 +44,7 @@ fn root_vmcc_on_marking_ports_keeps_the_queues_short() {
 
 /// As iperf3 does, each connection writes at the rate on its own.
 #[test]
-fn root_programs_write_at_their_rate() {
+fn root_programs_write_at_the_configured_rate() {
     let _alone = alone();
     let mut spec = two_paths(native("reno"), 4);
     let flow = &mut spec.flows[0];

@@ -44,7 +44,7 @@ fn judged(spec: &LabSpec, verdict: impl Fn(&RunOutput)) {
 
 /// 20 MB through two paths of 100 Mbit/s.
 #[test]
-fn root_files_arrive_whole_over_both_paths() {
+fn root_files_arrive_intact_over_both_paths() {
     let _alone = alone();
     judged(&files(registry("vmcc"), 10, "2MB"), |output| {
         assert_eq!((of(output, "completed"), of(output, "unfinished")), (10.0, 0.0));
@@ -100,13 +100,13 @@ fn objects_are_fetched(holder: ObjectProgram) {
 
 /// Clients of caches keep their connections: objects come on three of them in turn, one at a time on each, over both paths.
 #[test]
-fn root_objects_are_fetched_on_connections_that_stay_open() {
+fn root_objects_are_fetched_on_persistent_connections() {
     objects_are_fetched_on_kept_connections(ObjectProgram::Memcached);
 }
 
 /// The same from a web server, for more requests on each connection than it answers if it is not told to.
 #[test]
-fn root_objects_are_fetched_from_a_web_server_on_connections_that_stay_open() {
+fn root_objects_of_a_web_server_use_persistent_connections() {
     objects_are_fetched_on_kept_connections(ObjectProgram::Apache);
 }
 
@@ -154,7 +154,7 @@ fn objects_are_fetched_on_kept_connections(holder: ObjectProgram) {
 
 /// A cache that has not what was put there fails the run.
 #[test]
-fn root_wrong_bytes_on_a_connection_that_stays_open_fail_the_run() {
+fn root_wrong_bytes_on_a_persistent_connection_fail_the_run() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     // What is stored is overwritten when some of it has been fetched.
@@ -178,7 +178,7 @@ fn root_wrong_bytes_on_a_connection_that_stays_open_fail_the_run() {
 
 /// Four readers of one file on a network file system, 16 MB through two paths of 100 Mbit/s: server and readers are unchanged programs.
 #[test]
-fn root_chunks_of_a_network_file_system_are_read_over_both_paths() {
+fn root_nfs_chunks_are_read_over_both_paths() {
     let _alone = alone();
     let mut spec = files(registry("vmcc"), 4, "4MB");
     (spec.duration, spec.flows[0].stop) = (Nanos::from_secs(3), Nanos::from_secs(3));
@@ -197,7 +197,7 @@ fn root_chunks_of_a_network_file_system_are_read_over_both_paths() {
 
 /// A reader that gets bytes wrong is found out, and no figures are made of it.
 #[test]
-fn root_wrong_bytes_of_a_file_system_fail_the_run() {
+fn root_wrong_bytes_over_nfs_fail_the_run() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let liar = folder.path().join("nfs-cat");
@@ -213,7 +213,7 @@ fn root_wrong_bytes_of_a_file_system_fail_the_run() {
 
 /// Every worker sends a partition to every other, twice; nothing of the second round leaves before all of the first has arrived.
 #[test]
-fn root_a_shuffle_has_a_barrier() {
+fn root_shuffle_has_a_barrier() {
     let _alone = alone();
     let text = "[host]\ncc='lia'\n[topology]\nkind='leaf-spine'\nleaves=3\nspines=2\nhosts_per_leaf=1\nrate='40mbit'\ndelay='20us'\n\
                 [[traffic]]\nname='shuffle'\nkind='sized'\nfrom='*'\nto='*'\npairing='all'\nsubflows=2\nsize='500kB'\nrounds=2\n";
@@ -231,7 +231,7 @@ fn root_a_shuffle_has_a_barrier() {
 /// Twenty files that begin at nearly the same time fill a queue of five packets: somebody waits for a timeout, also if a busy machine begins them
 /// one after the other.
 #[test]
-fn root_the_shortest_timeout_is_the_scenarios() {
+fn root_min_rto_is_set_by_the_scenario() {
     let _alone = alone();
     let last_us = |min_rto: Option<Nanos>| {
         let mut spec = files(registry("reno"), 20, "20kB");
@@ -267,14 +267,14 @@ fn root_lost_handshakes_ask_for_ecn_again() {
 }
 
 #[test]
-fn root_a_file_that_the_run_is_too_short_for_is_unfinished() {
+fn root_file_too_large_for_the_run_is_unfinished() {
     let _alone = alone();
     let output = run_with(&files(registry("vmcc"), 2, "200MB"), programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (0.0, 2.0));
 }
 
 #[test]
-fn root_a_program_that_is_not_there_is_named() {
+fn root_missing_program_is_named() {
     let _alone = alone();
     let none = Programs { nginx: "no-such-nginx".to_owned(), ..programs() };
     let error = run_with(&files(registry("vmcc"), 1, "1kB"), none).unwrap_err();

@@ -40,7 +40,7 @@ fn refused_with_script(tag: &str, script: &str, words: &[&str]) {
 }
 
 #[test]
-fn root_iperf3_missing_is_a_host_that_cannot() {
+fn root_missing_iperf3_is_a_host_limitation() {
     let _alone = alone();
     let programs = with_iperf3(Path::new("iperf3-that-is-not-there"));
     let words = ["iperf3-that-is-not-there", "apt-get install"];
@@ -49,7 +49,7 @@ fn root_iperf3_missing_is_a_host_that_cannot() {
 
 /// The case of a caller that runs the lab without a machine, as the worker in a guest does.
 #[test]
-fn root_a_virtual_machine_that_nobody_gave_is_named_by_its_key() {
+fn root_undefined_vm_is_named_by_its_key() {
     let _alone = alone();
     let mut spec = named("nomachine");
     spec.machines = Machines { hosts: [0].into(), key: "host.machines", ..Machines::default() };
@@ -58,14 +58,14 @@ fn root_a_virtual_machine_that_nobody_gave_is_named_by_its_key() {
 }
 
 #[test]
-fn root_iperf3_failing_is_reported_with_its_own_words() {
+fn root_iperf3_failure_quotes_its_message() {
     let _alone = alone();
     let script = "#!/bin/sh\necho 'out of order' >&2\nexit 7\n";
     refused_with_script("badiperf", script, &["out of order", "before it listened"]);
 }
 
 #[test]
-fn root_a_client_that_fails_ends_the_run() {
+fn root_failing_client_ends_the_run() {
     let _alone = alone();
     // A real server, and a client that fails as iperf3 does: exit code 0, reason in the JSON.
     let script =
@@ -74,7 +74,7 @@ fn root_a_client_that_fails_ends_the_run() {
 }
 
 #[test]
-fn root_a_taken_run_id_names_its_owner() {
+fn root_duplicate_run_id_error_names_its_owner() {
     let _alone = alone();
     let spec = named("taken");
     let run_id = spec.run_id.clone().unwrap();
@@ -90,7 +90,7 @@ fn root_a_taken_run_id_names_its_owner() {
 }
 
 #[test]
-fn root_an_algorithm_that_the_kernel_lacks_is_named() {
+fn root_missing_algorithm_is_named() {
     let _alone = alone();
     let mut spec = named("nocc");
     spec.flows[0].cc = native("nosuchcc");
@@ -98,7 +98,7 @@ fn root_an_algorithm_that_the_kernel_lacks_is_named() {
 }
 
 #[test]
-fn root_a_delay_takes_its_time_and_jitter_needs_netem() {
+fn root_delay_is_applied_and_jitter_requires_netem() {
     let _alone = alone();
     let mut spec = named("delay");
     for path in &mut spec.paths {
@@ -118,7 +118,7 @@ fn root_a_delay_takes_its_time_and_jitter_needs_netem() {
 }
 
 #[test]
-fn root_without_privilege_the_message_says_what_is_needed() {
+fn root_missing_privileges_are_named() {
     let _alone = alone();
     let own = std::env::current_exe().unwrap();
     let example = own.parent().unwrap().parent().unwrap().join("examples/two_paths");

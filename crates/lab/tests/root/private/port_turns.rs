@@ -5,7 +5,7 @@ use crate::port::turns::{port, show, spread, stops};
 const REPETITIONS: usize = 10;
 
 #[test]
-fn root_port_turns_of_an_idle_class_go_to_the_others() {
+fn root_port_idle_class_yields_its_turns() {
     let stops = stops(&port("htb", false), None, REPETITIONS);
     show("host, htb, lent", &stops);
     // Judged by the order of packets, which no busy machine changes: two round trips' bytes from the last packet on.
@@ -14,7 +14,7 @@ fn root_port_turns_of_an_idle_class_go_to_the_others() {
 }
 
 #[test]
-fn root_port_turns_of_an_idle_class_stay_unused_under_hard_caps() {
+fn root_port_idle_class_turns_stay_unused_under_hard_caps() {
     let stops = stops(&port("htb", true), None, REPETITIONS);
     show("host, htb, capped", &stops);
     // A busy machine sends less.

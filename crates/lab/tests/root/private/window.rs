@@ -54,7 +54,7 @@ fn on_the_simulator(most: u64, packet_memory: u64) -> u64 {
 }
 
 #[test]
-fn root_a_window_shuts_where_the_kernels_does() {
+fn root_receive_window_closes_like_the_kernel() {
     for first in [131_072, 65_536, 16_384] {
         let (accepted, memory) = on_the_kernel(first);
         let packet_memory = (1448 * memory / accepted).max(1500);

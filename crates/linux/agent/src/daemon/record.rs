@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn record_file_gives_back_what_was_put_and_not_removed() {
+    fn record_file_returns_entries_not_removed() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::lock_in(folder.path().to_str().unwrap()).unwrap();
         for value in ["1", "2"] {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn path_that_closes_is_no_other_path() {
+    fn closing_path_is_not_counted_as_another_path() {
         let closing = Path { established: false, ..path(1, "10.0.0.1:80", true) };
         let paths = [closing, path(1, "10.0.1.1:80", false)];
         let usable = ["10.0.0.1", "10.0.1.1"];

@@ -131,7 +131,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn events_are_read_and_garbage_is_refused() {
+    fn events_are_parsed_and_garbage_is_refused() {
         let expected = request();
         let event = CloseEvent {
             time_ns: 5,

@@ -217,7 +217,7 @@ fn in_c(btf: &Btf<'_>, of: &Struct<'_>) -> Vec<String> {
 const C_ALONE: [&str; 1] = ["cc_verdict"];
 
 #[test]
-fn what_programs_and_loader_share_is_the_same_in_c_and_rust() {
+fn shared_layouts_match_in_c_and_rust() {
     let btf = btf("layouts", LAYOUTS);
     let c: BTreeMap<_, _> =
         btf.type_by_kind::<Struct<'_>>().map(|of| (name_of(of.name()), in_c(&btf, &of))).collect();
@@ -232,7 +232,7 @@ fn what_programs_and_loader_share_is_the_same_in_c_and_rust() {
 }
 
 #[test]
-fn constants_are_the_same_in_c_and_rust() {
+fn constants_match_in_c_and_rust() {
     let btf = btf("layouts", LAYOUTS);
     let values = |of: Enum<'_>| -> BTreeSet<(String, i64)> {
         let all = (0..of.len()).filter_map(|at| of.get(at));
@@ -249,7 +249,7 @@ fn constants_are_the_same_in_c_and_rust() {
 
 /// The objects that are loaded are built from the same headers, some with other macros set.
 #[test]
-fn the_objects_that_are_loaded_have_these_layouts_too() {
+fn loaded_objects_have_the_shared_layouts() {
     let mut objects = vec![
         ("port", objects::PORT),
         ("cgroup", objects::CGROUP),

@@ -70,7 +70,7 @@ fn is_there(socket: &Subflow) -> bool {
 
 /// The kernel turns to a listener where no connection has the ends that were asked for.
 #[test]
-fn root_a_listener_on_a_port_used_again_survives() {
+fn root_listener_on_a_reused_port_survives() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let local = listener.local_addr().unwrap();
     let (client, server) = (TcpStream::connect(local).unwrap(), listener.accept().unwrap());
@@ -90,7 +90,7 @@ fn root_a_listener_on_a_port_used_again_survives() {
 }
 
 #[test]
-fn root_a_path_bound_to_its_device_is_closed() {
+fn root_path_bound_to_a_device_is_closed() {
     with_two_paths(5311, |first, second| {
         assert_eq!(follow(&[request(second, first)], ALGORITHM, 1), CLOSED);
         assert!(is_there(first) && !is_there(second));
@@ -98,7 +98,7 @@ fn root_a_path_bound_to_its_device_is_closed() {
 }
 
 #[test]
-fn root_a_path_that_is_spared_is_left_alone() {
+fn root_retained_path_is_left_alone() {
     with_two_paths(5315, |first, second| {
         // A full mesh has more than these two.
         let all = Diag::open().unwrap().subflows().unwrap();
@@ -112,7 +112,7 @@ fn root_a_path_that_is_spared_is_left_alone() {
 }
 
 #[test]
-fn root_of_two_paths_that_accuse_each_other_one_survives() {
+fn root_one_of_two_mutually_accused_paths_survives() {
     with_two_paths(5312, |first, second| {
         let requests = [request(first, second), request(second, first)];
         assert_eq!(follow(&requests, ALGORITHM, 1), RequestCounts { closed: 1, pending: 1, ..NONE });
@@ -121,7 +121,7 @@ fn root_of_two_paths_that_accuse_each_other_one_survives() {
 }
 
 #[test]
-fn root_what_is_no_longer_what_was_meant_is_left_alone() {
+fn root_outdated_request_closes_nothing() {
     with_two_paths(5313, |first, second| {
         let meant = request(second, first);
         let cookie = u64::from_ne_bytes(second.cookie);
@@ -172,7 +172,7 @@ fn first(port: u16) -> Option<Subflow> {
 }
 
 #[test]
-fn root_an_old_verdict_does_not_hit_what_got_the_same_ends() {
+fn root_old_verdict_does_not_close_a_reused_address_pair() {
     const PORT: u16 = 5314;
     let net = Net::new(2, None);
     net.select(ALGORITHM);

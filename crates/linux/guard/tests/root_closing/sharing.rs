@@ -107,7 +107,7 @@ fn root_twins_are_left_alone() {
 }
 
 #[test]
-fn root_of_two_paths_through_one_queue_one_is_closed() {
+fn root_one_of_two_paths_through_one_queue_is_closed() {
     let _alone = alone();
     let on = Switched::new(vec!["p0"]);
     let (closed, left) = guarded(&on, 5323, Duration::from_secs(60));

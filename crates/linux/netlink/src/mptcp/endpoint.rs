@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_read_as_they_are_written() {
+    fn endpoint_round_trips() {
         let four = Endpoint {
             id: 3,
             address: "10.0.0.1".parse().unwrap(),

@@ -162,7 +162,7 @@ mod tests {
         [(5, &[10, 77, 1, 1]), (7, &[10, 77, 1, 2]), (9, &[0x9c, 0x40]), (10, &[0x14, 0x51])];
 
     #[test]
-    fn announcements_are_read() {
+    fn announcements_are_parsed() {
         let ends =
             Ends { local: "10.77.1.1:40000".parse().unwrap(), remote: "10.77.1.2:5201".parse().unwrap() };
         let token = 7_u32.to_ne_bytes();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_short_is_no_announcement() {
+    fn incomplete_announcements_are_ignored() {
         for left_out in 0..ENDS.len() {
             let mut attributes = ENDS.to_vec();
             attributes[left_out].1 = &[];

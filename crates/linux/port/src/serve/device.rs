@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_named_after_its_vm_and_known_by_its_name() {
+    fn device_name_identifies_its_vm() {
         let long = shared_device("a-name-of-31-characters-is-long");
         assert!(long.len() <= 15 && is_shared_device(&long), "{long}");
         assert_ne!(shared_device("db1"), shared_device("db2"));

@@ -212,7 +212,7 @@ mod tests {
     use vmcc_units::Bytes;
 
     #[test]
-    fn a_bad_setting_is_named_with_its_port_and_remedy() {
+    fn invalid_setting_error_names_port_and_remedy() {
         let config: PortConfig = toml::from_str("rate = '1mbit'\n[[class]]\nname = 'a'\nweight = 0").unwrap();
         let error = config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None }).unwrap_err();
         let error = PortError::Config { port: "p0".to_owned(), error: Box::new(error) }.to_string();

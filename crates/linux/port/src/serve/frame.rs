@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn unparsable_frames_are_refused() {
         assert_eq!(Frame::of(1), Some(Frame::Ethernet));
         assert_eq!(Frame::of(0xfffe), Some(Frame::Bare));
         // InfiniBand, IEEE 802.11 with radiotap headers, CAN, netlink.

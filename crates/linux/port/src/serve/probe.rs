@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_problem_comes_with_a_remedy() {
+    fn every_problem_has_a_remedy() {
         for check in checks() {
             assert_eq!((check.ok, check.ok), (check.reason.is_none(), check.remedy.is_none()), "{check:?}");
             assert!(!(check.ok && check.unknown), "{check:?}");

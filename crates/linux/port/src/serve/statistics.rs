@@ -120,7 +120,7 @@ mod tests {
     use crate::resolve::resolved;
 
     #[test]
-    fn what_a_class_did_outlives_it() {
+    fn counters_of_removed_classes_are_kept() {
         let plan = resolved("rate = '1mbit'", 1500);
         let passed = [3, 5].map(|packets| Counters { packets, ..Counters::default() });
         let readings = Readings { passed: passed.to_vec(), queues: Vec::new(), state: State::default() };

@@ -32,7 +32,7 @@ mod tests {
     use std::convert::Infallible;
 
     #[test]
-    fn giving_up_is_told_from_being_done() {
+    fn timeout_is_distinguished_from_completion() {
         let mut looks = 0;
         let mut third = || {
             looks += 1;

@@ -37,12 +37,12 @@ fn texts(cases: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn the_good_one_is_good() {
+fn reference_config_is_valid() {
     ConfigFile::parse("p.toml", GOOD).unwrap().config.plan(&LINK).unwrap();
 }
 
 #[test]
-fn faults_in_the_text() {
+fn syntax_faults_are_explained() {
     insta::assert_snapshot!(texts(&[
         ("rate = \"100mbit\"", "rate = \"100mbit"),
         ("rate = \"100mbit\"", "rat = \"100mbit\""),
@@ -63,7 +63,7 @@ fn faults_in_the_text() {
 }
 
 #[test]
-fn faults_of_rates() {
+fn rate_faults_are_explained() {
     insta::assert_snapshot!(texts(&[
         ("rate = \"100mbit\"", "rate = \"0bit\""),
         ("rate = \"100mbit\"", "rate = \"1kbit\""),
@@ -79,7 +79,7 @@ fn faults_of_rates() {
 }
 
 #[test]
-fn faults_of_classes() {
+fn class_faults_are_explained() {
     let nine: String = (0..9).map(|i| format!("[[class]]\nname = \"c{i}\"\n")).collect();
     insta::assert_snapshot!(texts(&[
         ("weight = 4", "weight = 0"),
@@ -101,7 +101,7 @@ fn faults_of_classes() {
 }
 
 #[test]
-fn faults_of_marking_and_buffers() {
+fn marking_and_buffer_faults_are_explained() {
     insta::assert_snapshot!(texts(&[
         ("rule = \"mq-ecn\"\nrtt = \"250us\"", "rule = \"red\"\nmin = \"10kB\"\nmax = \"20kB\""),
         ("rule = \"mq-ecn\"\nrtt = \"250us\"", "rule = \"threshold\"\nat = \"302800B\""),
@@ -124,7 +124,7 @@ fn faults_of_marking_and_buffers() {
 }
 
 #[test]
-fn faults_without_any_rate() {
+fn faults_without_a_rate_are_explained() {
     let message = |text: &str| {
         let file = ConfigFile::parse("p.toml", text).unwrap();
         let error = file.config.plan(&LinkFacts { speed: None, ..LINK }).unwrap_err();
@@ -142,7 +142,7 @@ fn faults_without_any_rate() {
 }
 
 #[test]
-fn files_that_are_none() {
+fn unreadable_files_are_explained() {
     let dir = std::env::temp_dir().join(format!("vmcc-port-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let load = |name: &str, bytes: &[u8]| {
@@ -161,7 +161,7 @@ fn files_that_are_none() {
 }
 
 #[test]
-fn a_cgroup_that_does_not_exist_is_named() {
+fn missing_cgroup_is_named() {
     let error =
         vmcc_port::cgroup_folder("no-such.slice".as_ref(), "class[0].cgroup").unwrap_err().to_string();
     assert!(error.contains("`class[0].cgroup`") && error.contains("/sys/fs/cgroup/no-such.slice"), "{error}");

@@ -36,7 +36,7 @@ fn guarantees_come_before_weights() {
 }
 
 #[test]
-fn a_ceiling_caps_its_share_too() {
+fn ceiling_caps_the_share() {
     let mut config = weighted(&[1, 1]);
     config.classes[0].ceiling = Some(mbit(8));
     let plan = config.plan(&LINK).unwrap();
@@ -44,7 +44,7 @@ fn a_ceiling_caps_its_share_too() {
 }
 
 #[test]
-fn without_classes_there_is_one_for_everything() {
+fn port_without_classes_has_a_default_class() {
     let plan = PortConfig { rate: Some(mbit(8)), ..PortConfig::default() }.plan(&LINK).unwrap();
     assert_eq!(plan.classes.len(), 1);
     assert_eq!(plan.classes[0].name, vmcc_port::ONLY_CLASS);
@@ -54,7 +54,7 @@ fn without_classes_there_is_one_for_everything() {
 }
 
 #[test]
-fn a_split_budget_is_divided_and_a_shared_one_is_not() {
+fn only_a_split_budget_is_divided() {
     let budget = |share, weight, weights| PortConfig {
         vm: Some(VmBudget { name: "vm0".into(), rate: mbit(80), share, weight, weights }),
         ..PortConfig::default()
@@ -66,7 +66,7 @@ fn a_split_budget_is_divided_and_a_shared_one_is_not() {
 }
 
 #[test]
-fn the_links_speed_is_the_capacity_of_an_uncapped_port() {
+fn uncapped_port_has_the_link_speed_as_capacity() {
     let marking: Option<Marking> =
         Some(toml::from_str("rule = 'mq-ecn'\nrtt = '100us'\nlambda = 0.5").unwrap());
     let config = PortConfig { marking, ..PortConfig::default() };
@@ -76,7 +76,7 @@ fn the_links_speed_is_the_capacity_of_an_uncapped_port() {
 }
 
 #[test]
-fn thresholds_are_in_bytes_whatever_their_unit() {
+fn thresholds_resolve_to_bytes() {
     let rule = |at: &str| {
         let marking = Some(toml::from_str(&format!("rule = 'threshold'\nat = '{at}'")).unwrap());
         PortConfig { rate: Some(mbit(100)), marking, ..PortConfig::default() }.plan(&LINK).unwrap().classes[0]

@@ -45,17 +45,17 @@ fn ports() -> Vec<PortStats> {
 }
 
 #[test]
-fn prometheus_text() {
+fn prometheus_text_is_stable() {
     insta::assert_snapshot!(prometheus(&ports()).unwrap());
 }
 
 #[test]
-fn no_ports_are_no_text() {
+fn no_ports_render_as_empty_text() {
     assert_eq!(prometheus(&[]).unwrap(), "");
 }
 
 #[test]
-fn every_family_says_what_it_is_and_counters_end_in_total() {
+fn every_family_has_help_and_counters_end_in_total() {
     let text = prometheus(&ports()).unwrap();
     for line in text.lines().filter_map(|l| l.strip_prefix("# TYPE ")) {
         let (name, kind) = line.split_once(' ').unwrap();
@@ -65,17 +65,17 @@ fn every_family_says_what_it_is_and_counters_end_in_total() {
 }
 
 #[test]
-fn json() {
+fn json_is_stable() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&ports()).unwrap());
 }
 
 #[test]
-fn the_schema_is_the_reviewed_one() {
+fn schema_matches_its_snapshot() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&schema()).unwrap());
 }
 
 #[test]
-fn the_schema_agrees_with_the_reader() {
+fn schema_and_parser_agree() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let texts = [
         ("rate = '1mbit'", true),

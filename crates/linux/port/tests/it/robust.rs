@@ -156,17 +156,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text(text in "\\PC{0,200}", link in links()) {
+    fn any_text_is_parsed_or_refused(text in "\\PC{0,200}", link in links()) {
         try_plan(&text, &link);
     }
 
     #[test]
-    fn damaged_configurations(link in links(), text in damaged(vec![BASE], SPLICES)) {
+    fn damaged_configurations_do_not_panic(link in links(), text in damaged(vec![BASE], SPLICES)) {
         try_plan(&text, &link);
     }
 
     #[test]
-    fn what_is_written_reads_back(config in configs()) {
+    fn config_round_trips(config in configs()) {
         let text = toml::to_string(&config).unwrap();
         match ConfigFile::parse("x", &text) {
             Ok(file) => prop_assert_eq!(file.config, config),
@@ -176,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn what_plans_is_consistent() {
+fn resolved_plans_are_consistent() {
     use proptest::test_runner::{Config, TestRunner};
     let mut runner = TestRunner::new_with_rng(
         Config { cases: 4000, ..Config::default() },
@@ -193,13 +193,13 @@ fn what_plans_is_consistent() {
 }
 
 #[test]
-fn the_base_is_good() {
+fn base_config_is_valid() {
     let file = ConfigFile::parse("x", BASE).unwrap();
     file.config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None }).unwrap();
 }
 
 #[test]
-fn the_guides_example_is_good() {
+fn guide_examples_are_valid() {
     let guide = include_str!("../../../../../docs/reference/port.md");
     let examples: Vec<&str> =
         guide.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_only_waited_for_a_busy_processor_was_not_off() {
+    fn runqueue_wait_is_not_counted_as_steal() {
         let ms = Duration::from_millis;
         assert_eq!(off_time(ms(120), ms(0)), Some(ms(120)));
         assert_eq!(off_time(ms(120), ms(20)), Some(ms(100)));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_until_it_is_told_to_end() {
+    fn sampling_ends_on_request() {
         let mut looks = 0;
         let looked = gaps(&mut |_| {
             looks += 1;

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stolen_time_is_that_of_all_processors() {
+    fn steal_time_is_summed_over_cpus() {
         let text = "cpu  1 2 3 4 5 6 7 42 9 10\ncpu0 1 2 3 4 5 6 7 40 9 10\n";
         assert_eq!(steal_ticks(text), Some(42));
         assert_eq!(steal_ticks("intr 1"), None);

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_of_cgroups_are_found() {
+    fn cgroup_v1_and_v2_mounts_are_found() {
         let mounts = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
                       32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:3 - cgroup cgroup rw,cpu,cpuacct\n\
                       33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hierarchy_that_is_mounted_twice_is_one_wherever_it_is() {
+    fn hierarchy_mounted_twice_is_listed_once() {
         let mounts = "31 23 0:28 /pods/a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
                       32 31 0:28 / /host/my\\040c\\134g rw shared:3 - cgroup2 cgroup2 rw\n\
                       33 31 0:28 / /again rw - cgroup2 cgroup2 rw\n\
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_was_throttled_is_listed_at_any_depth() {
+    fn throttled_cgroups_are_listed_at_any_depth() {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("", "usage_usec 1\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),

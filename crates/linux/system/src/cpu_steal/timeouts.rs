@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_found_by_their_names() {
+    fn timeout_counters_are_parsed_by_name() {
         let text = "TcpExt: SyncookiesSent TCPLossUndo TCPTimeouts TCPLossProbes TCPSpuriousRTOs TCPSpuriousRtxHostQueues\n\
                     TcpExt: 9 1 14 5 3 2\nIpExt: InNoRoutes\nIpExt: 7\n";
         let expected = Timeouts { all: 14, spurious: 3, undone: 1, withheld: 2, probes: 5 };

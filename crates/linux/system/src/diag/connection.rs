@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_read_as_far_as_its_kernel_counts() {
+    fn connection_info_is_parsed_up_to_its_kernel_length() {
         let whole = MptcpConnection {
             local: "10.0.0.1:5201".parse().unwrap(),
             remote: "10.0.0.2:40000".parse().unwrap(),

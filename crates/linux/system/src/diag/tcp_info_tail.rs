@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_a_kernel_does_not_have_are_absent() {
+    fn fields_missing_from_a_kernel_are_absent() {
         let words: Vec<u8> = [7_u32, 8].into_iter().flat_map(u32::to_ne_bytes).collect();
         let mut info = words.clone();
         assert_eq!(TcpInfoTail::read(&info), TcpInfoTail::default(), "6.1");

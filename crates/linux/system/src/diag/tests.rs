@@ -13,7 +13,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_loopback_connection_is_listed_at_both_ends() {
+fn loopback_connection_is_listed_at_both_ends() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let _server = listener.accept().unwrap();
@@ -44,7 +44,7 @@ fn fill_of_the_send_buffer_is_reported_on_request() {
 }
 
 #[test]
-fn mptcp_attributes_are_read() {
+fn mptcp_attributes_are_parsed() {
     let mut inner = attribute(1, &0x1122_3344_u32.to_ne_bytes());
     inner.extend(attribute(2, &0x5566_7788_u32.to_ne_bytes()));
     inner.extend(attribute(8, &(1_u32 << 3 | 1 << 5 | 1 << 6).to_ne_bytes()));
@@ -65,7 +65,7 @@ fn mptcp_attributes_are_read() {
 }
 
 #[test]
-fn malformed_attributes_are_survived() {
+fn malformed_attributes_do_not_panic() {
     let whole = attribute(3, &attribute(1, &[1, 2, 3, 4]));
     for cut in 0..whole.len() {
         parse_ulp(&whole[..cut]);

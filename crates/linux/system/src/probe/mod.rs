@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_root_may_try_is_unknown_and_not_missing() {
+    fn feature_that_needs_root_is_unknown_not_missing() {
         let asked = |answer| Check::new("tcx", "", answer);
         let refused = asked(Err(not_permitted("EPERM")));
         assert!((refused.ok, refused.unknown) == (false, true) && refused.remedy.is_some(), "{refused:?}");

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_a_kind_that_is_there_is_told_from_one_that_is_not() {
+    fn root_qdisc_kinds_are_detected() {
         for kind in ["htb", "clsact", "bfifo", "tbf"] {
             let answer = in_new_namespace(move || known(kind)).and_then(|answer| answer);
             assert!(answer.is_ok(), "{kind}: {}", answer.err().map(|p| p.reason).unwrap_or_default());

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_waits_for_leave_the_line() {
+    fn abandoned_names_leave_the_queue() {
         static RESOLVER: Resolver = Resolver::new();
         block_on(async {
             let lookups = Lookups::with(|host| RESOLVER.resolve(host));

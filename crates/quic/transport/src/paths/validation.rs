@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn unvalidated_address_gets_three_times_what_came() {
+    fn unvalidated_address_gets_three_times_the_received_bytes() {
         let mut validation = Validation::default();
         assert_eq!(validation.amplification_room(), 0);
         validation.on_received(100);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn response_validates_once_and_tells_the_round_trip_of_a_single_challenge() {
+    fn response_validates_once_and_gives_the_rtt_of_a_single_challenge() {
         let mut validation = Validation::default();
         validation.start(7, at(0), at(1000));
         assert_eq!(validation.take_challenge(at(5), Span::from_ms(10)), Some(7));

@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_acknowledged_is_read(
+        fn ack_frame_round_trips(
             numbers in prop::collection::vec((0..1000u64, 1..20u64), 1..40), room in 20..200usize, ce: u16
         ) {
             let mut received = Ranges::default();
@@ -127,7 +127,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, ecn: bool) {
+        fn any_ack_bytes_are_parsed_or_refused(bytes: Vec<u8>, ecn: bool) {
             if let Ok(ack) = Ack::decode(&mut Reader::new(&bytes), ecn) {
                 let mut above = ack.largest + 1;
                 for range in ack.ranges() {

@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn connection_ids_are_read_back(
+        fn connection_id_frames_round_trip(
             path: u32, seq in 0..1u64 << 40, id in prop::collection::vec(any::<u8>(), 1..=20), token: [u8; 16]
         ) {
             let new = NewCid { path, seq, retire_prior_to: seq / 2, id: ConnectionId::new(&id).unwrap(), token };
@@ -315,7 +315,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end(bytes: Vec<u8>) {
+        fn any_frame_bytes_are_parsed_or_refused(bytes: Vec<u8>) {
             let mut reader = Reader::new(&bytes);
             while !reader.is_empty() {
                 let left = reader.left();

@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_survive_truncation(acked in 0..1u64 << 60, ahead in 1..1u64 << 30) {
+        fn truncated_packet_numbers_round_trip(acked in 0..1u64 << 60, ahead in 1..1u64 << 30) {
             let pn = acked + ahead;
             let len = pn_len(pn, Some(acked));
             let truncated = pn & ((1 << (8 * len)) - 1);
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn long_headers_are_read_back(dcid in cid(), scid in cid(), token: Vec<u8>, rest in 20..200usize) {
+        fn long_headers_round_trip(dcid in cid(), scid in cid(), token: Vec<u8>, rest in 20..200usize) {
             let mut out = Vec::new();
             put_long(&mut out, Kind::Initial, &dcid, &scid, &token, 2);
             let pn_offset = out.len();
@@ -257,7 +257,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, len in 0..=20usize) {
+        fn any_header_bytes_are_parsed_or_refused(bytes: Vec<u8>, len in 0..=20usize) {
             of_another_version(&bytes);
             if let Ok(header) = decode(&bytes, len) {
                 prop_assert!(header.pn_offset <= header.end && header.end <= bytes.len());

@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parameters_are_read_back(
+        fn transport_parameters_round_trip(
             numbers: [u32; 6], delay in 0..1u64 << 14, exponent in 0..=20u64, path: Option<u32>,
             cid in prop::collection::vec(any::<u8>(), 0..=20), reset_token: Option<[u8; 16]>, migration: bool
         ) {
@@ -236,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, server: bool) {
+        fn any_parameter_bytes_are_parsed_or_refused(bytes: Vec<u8>, server: bool) {
             let _ = Params::decode(&bytes, server);
         }
     }

@@ -4,7 +4,7 @@ use crate::sequence::{Operation, Sequence, Setup};
 use crate::session;
 
 #[test]
-fn close_before_a_new_address_is_validated_respects_the_amplification_limit() {
+fn close_to_an_unvalidated_address_respects_the_amplification_limit() {
     let setup =
         Setup { seed: 782, own: 1, multipath: false, retry: false, small_windows: false, connected: true };
     let operations = vec![

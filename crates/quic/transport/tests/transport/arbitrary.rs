@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_frames_of_a_peer_end_in_order(
+    fn any_peer_frames_keep_or_close_the_connection(
         packets in prop::collection::vec((0..2usize, prop::collection::vec(frame(), 1..4)), 1..12)
     ) {
         let mut pair = Pair::new();
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn any_datagrams_of_strangers_keep_nothing(datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1500), 1..5)) {
+    fn any_datagrams_of_unknown_peers_leave_no_state(datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1500), 1..5)) {
         let mut pair = Pair::new();
         for mut datagram in datagrams {
             for end in 0..2 {

@@ -36,7 +36,7 @@ fn carried(net: &mut Net, server: Handle) -> Vec<u64> {
 }
 
 #[test]
-fn two_paths_carry_what_both_can() {
+fn two_paths_aggregate_their_rates() {
     for (rates, delays) in [([20, 20], [5, 5]), ([20, 5], [5, 20])] {
         let links = [0, 1].map(|i| shaped(rates[i] * 1_000_000, delays[i]));
         let (mut net, client, server) = connected(&links, &Config::default());

@@ -81,7 +81,7 @@ fn ready() -> (Session, Server) {
 }
 
 #[test]
-fn datagrams_go_both_ways_by_a_channel() {
+fn channel_carries_datagrams_both_ways() {
     let (mut session, server) = ready();
     assert_eq!(server.asked, [ALLOCATE, ALLOCATE, CHANNEL_BIND]);
     assert_eq!(session.relayed(), Some(relayed()));
@@ -103,7 +103,7 @@ fn datagrams_go_both_ways_by_a_channel() {
 }
 
 #[test]
-fn all_is_renewed_before_it_expires_and_given_back() {
+fn allocation_is_refreshed_and_released() {
     let (mut session, mut server) = ready();
     server.asked.clear();
     let mut moments = Vec::new();
@@ -122,7 +122,7 @@ fn all_is_renewed_before_it_expires_and_given_back() {
 }
 
 #[test]
-fn one_that_dies_silently_is_over_within_seconds() {
+fn silent_server_is_detected_within_seconds() {
     let mut silent = session();
     let (mut session, _) = ready();
     session.check(at(10));
@@ -140,7 +140,7 @@ fn one_that_dies_silently_is_over_within_seconds() {
 }
 
 #[test]
-fn the_end_does_not_wait_for_the_dead() {
+fn close_does_not_wait_for_a_dead_server() {
     let (mut session, _) = ready();
     session.close(at(5));
     let mut last = Time::ZERO;
@@ -152,7 +152,7 @@ fn the_end_does_not_wait_for_the_dead() {
 }
 
 #[test]
-fn an_address_that_comes_after_the_end_is_given_back() {
+fn allocation_granted_after_close_is_released() {
     let (mut session, mut server) = (session(), Server::new());
     session.peer(at(0), peer());
     let first = session.poll_transmit(at(0)).unwrap().to_vec();
@@ -181,7 +181,7 @@ fn asking() -> (Session, Server, Vec<u8>) {
 }
 
 #[test]
-fn an_address_that_does_not_come_is_not_waited_for_long() {
+fn missing_allocation_reply_times_out() {
     // Nobody gives one to who has not said the password.
     let (mut session, _) = (session(), Server::new());
     session.poll_transmit(at(0)).unwrap();
@@ -208,7 +208,7 @@ fn an_address_that_does_not_come_is_not_waited_for_long() {
 }
 
 #[test]
-fn a_server_that_never_knows_its_allocation_is_not_asked_for_another() {
+fn repeated_allocation_mismatch_is_not_retried() {
     let (mut session, mut server) = (session(), Server::new());
     session.peer(at(0), peer());
     server.refuses = Some((CHANNEL_BIND, 437));
@@ -223,7 +223,7 @@ fn a_server_that_never_knows_its_allocation_is_not_asked_for_another() {
 }
 
 #[test]
-fn an_address_that_cannot_be_the_servers_ends_it() {
+fn impossible_relayed_address_ends_the_session() {
     let (mut session, _) = ready();
     session.reject();
     session.close(at(1));
@@ -231,7 +231,7 @@ fn an_address_that_cannot_be_the_servers_ends_it() {
 }
 
 #[test]
-fn what_is_refused_is_said_by_its_cause() {
+fn refusals_are_reported_by_cause() {
     for (code, failure) in [
         (403, Failure::Forbidden("anybody".to_owned())),
         (437, Failure::Other(437, "Allocation Mismatch".to_owned())),
@@ -254,7 +254,7 @@ fn what_is_refused_is_said_by_its_cause() {
 }
 
 #[test]
-fn a_peer_that_is_forbidden_leaves_the_others() {
+fn forbidden_peer_does_not_affect_others() {
     let (mut session, mut server) = ready();
     server.refuses = Some((CHANNEL_BIND, 403));
     let other: SocketAddr = "198.51.100.2:443".parse().unwrap();
@@ -273,7 +273,7 @@ fn a_peer_that_is_forbidden_leaves_the_others() {
 }
 
 #[test]
-fn a_server_that_has_forgotten_is_found_out() {
+fn server_that_lost_the_allocation_is_detected() {
     let (mut session, mut server) = ready();
     server.refuses = Some((REFRESH, 437));
     server.nonce = b"after a restart";
@@ -283,7 +283,7 @@ fn a_server_that_has_forgotten_is_found_out() {
 }
 
 #[test]
-fn a_server_that_always_wants_another_nonce_is_left() {
+fn endless_stale_nonce_ends_the_session() {
     let (mut session, mut server) = ready();
     server.asked.clear();
     session.check(at(3));
@@ -297,7 +297,7 @@ fn a_server_that_always_wants_another_nonce_is_left() {
 }
 
 #[test]
-fn what_others_write_changes_nothing() {
+fn unauthenticated_messages_are_ignored() {
     let (mut session, mut server) = (session(), Server::new());
     let first = session.poll_transmit(at(0)).unwrap().to_vec();
     let answer = server.answer(&first);
@@ -313,7 +313,7 @@ fn what_others_write_changes_nothing() {
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn secrets_are_not_formatted() {
     let credentials = Credentials::new(USER, "hidden").unwrap();
     assert!(!format!("{credentials:?}").contains("hidden"));
     assert!(Credentials::new("", "a").is_none() && Credentials::new("a", "b\n").is_none());

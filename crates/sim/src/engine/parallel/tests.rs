@@ -198,7 +198,7 @@ fn any_number_of_threads_gives_identical_results() {
 }
 
 #[test]
-fn parts_of_a_run_end_after_so_many_events_on_any_number_of_threads() {
+fn event_limits_hold_on_any_number_of_threads() {
     let (one, _) = outcome(1, u64::MAX);
     for shards in [1, 2, 4] {
         let (same, parts) = outcome(shards, 1000);
@@ -208,7 +208,7 @@ fn parts_of_a_run_end_after_so_many_events_on_any_number_of_threads() {
 }
 
 #[test]
-fn threads_that_wait_for_each_other_hear_who_cancels() {
+fn waiting_threads_observe_cancellation() {
     let (mut engine, cancel) = (engine(2), AtomicBool::new(true));
     let end = Time::ZERO + Span::from_us(700);
     assert!(!engine.run_part(end, Bounds { most: u64::MAX, cancel: Some(&cancel) }));
@@ -216,7 +216,7 @@ fn threads_that_wait_for_each_other_hear_who_cancels() {
 }
 
 #[test]
-fn a_shard_steps_by_its_own_delays() {
+fn shard_advances_by_its_own_delays() {
     let spans = [(0, 1, 5), (1, 0, 3), (1, 2, 900), (2, 1, 700)];
     let mut lookahead = Lookahead { shards: 3, spans: vec![Span::MAX; 9] };
     for (from, to, us) in spans {
@@ -248,7 +248,7 @@ fn ping_pong(shards: u8) -> Engine<Echoes> {
 }
 
 #[test]
-fn threads_that_wait_more_than_they_work_fall_back_to_one() {
+fn threads_with_little_work_fall_back_to_one() {
     let end = Time::ZERO + Span::from_ms(400);
     let digests = |engine: &Engine<Echoes>| {
         let mut all: Vec<(u32, u64)> =

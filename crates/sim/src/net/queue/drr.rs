@@ -224,7 +224,7 @@ mod tests {
 
     /// Two backlogged equal queues: the measured round is two packets, so each gets half the threshold.
     #[test]
-    fn measured_round_gives_half_the_threshold_each() {
+    fn measured_round_halves_the_threshold_of_two_queues() {
         let mut queues = [0, 1].map(|_| ClassQueue::new(Limit::Unlimited, None));
         let mut drr = Drr::new([1538, 1538].into_iter());
         let mut now = Time::ZERO;

@@ -92,7 +92,7 @@ fn ms(ms: u64) -> Time {
 }
 
 #[test]
-fn ends_whose_transfer_is_done_hold_nothing() {
+fn completed_transfers_free_their_buffers() {
     let ends = run(App::Sends(Some(300_000)), 1 << 20, Time::NEVER, ms(5_000));
     assert_eq!(ends[1].delivered.bytes, 300_000);
     assert!(ends[1].delivered.complete < ms(100));
@@ -102,7 +102,7 @@ fn ends_whose_transfer_is_done_hold_nothing() {
 }
 
 #[test]
-fn what_is_held_follows_the_windows_and_not_the_send_buffer() {
+fn memory_follows_the_windows_not_the_send_buffer() {
     let mut ends = run(App::Sends(None), 64 << 20, Time::NEVER, ms(9));
     let (handle, stream) = (ends[0].connection.expect("connected"), ends[0].stream.expect("open"));
     let connection = ends[0].engine_of(handle).expect("not over");
@@ -116,7 +116,7 @@ fn what_is_held_follows_the_windows_and_not_the_send_buffer() {
 }
 
 #[test]
-fn a_stream_without_end_stops_with_what_was_sent() {
+fn endless_stream_stops_with_the_sent_bytes() {
     let ends = run(App::Sends(None), 1 << 20, ms(8), ms(5_000));
     let delivered = ends[1].delivered;
     // Nothing was lost; what was on its way at the stop has come.

@@ -37,7 +37,7 @@ fn rack_waits_for_the_reordering_window() {
 }
 
 #[test]
-fn rack_finds_a_lost_retransmission() {
+fn rack_detects_lost_retransmission() {
     let mut board = board([0, 0, 0, 0, 50]);
     let mut rack = Rack::default();
     sack(&mut board, &mut rack, 100, (1, 4));
@@ -55,7 +55,7 @@ fn rack_finds_a_lost_retransmission() {
 }
 
 #[test]
-fn a_fast_answer_to_a_retransmission_is_not_its_own() {
+fn early_ack_of_a_retransmission_belongs_to_the_original() {
     let mut rack = Rack::default();
     rack.advance(us(105), us(100), 3, true, Span::from_us(50));
     assert!(!rack.advanced, "5 us is below the minimum RTT: the original was answered");
@@ -64,7 +64,7 @@ fn a_fast_answer_to_a_retransmission_is_not_its_own() {
 }
 
 #[test]
-fn a_timeout_spares_what_was_sent_within_a_round_trip() {
+fn timeout_keeps_segments_sent_within_a_round_trip() {
     let mut board = board([0, 10, 300, 390]);
     board.mark_timed_out(us(400), Span::from_us(50));
     assert_eq!((board.lost_out(), board.in_flight()), (3, 1));
@@ -75,7 +75,7 @@ fn a_timeout_spares_what_was_sent_within_a_round_trip() {
 }
 
 #[test]
-fn rtt_comes_from_segments_sent_once() {
+fn rtt_samples_use_segments_sent_once() {
     let mut board = board([10, 20, 30]);
     let mut rack = Rack::default();
     board.mark_timed_out(Time::ZERO, Span::ZERO);
@@ -149,7 +149,7 @@ fn apply(list: &mut Vec<Plain>, op: &Op) {
 
 proptest! {
     #[test]
-    fn behaves_like_a_list(ops in ops()) {
+    fn scoreboard_matches_a_list(ops in ops()) {
         let mut board = board([]);
         let mut list: Vec<Plain> = Vec::new();
         let mut rack = Rack::default();

@@ -22,7 +22,7 @@ fn paced(chunk_bytes: u64, bytes: u64) -> App {
 }
 
 #[test]
-fn a_writer_keeps_its_rate_and_short_segments_wait_for_each_other() {
+fn writer_keeps_its_rate_and_nagle_merges_short_segments() {
     for chunk_bytes in [1, 1000, 10_000, 1_000_000] {
         let mut lab = Lab::new(Setup { app: paced(chunk_bytes, 1_000_000), ..Setup::default() }, clean());
         lab.run_ms(5000);
@@ -44,7 +44,7 @@ fn a_writer_keeps_its_rate_and_short_segments_wait_for_each_other() {
 }
 
 #[test]
-fn a_writer_makes_up_for_what_it_could_not_write() {
+fn writer_catches_up_after_a_full_buffer() {
     // Nothing is acknowledged from 200 to 700 ms, and the buffer holds an eighth of what is due then.
     let script = Box::new(|p: &mut Packet, now: Time| {
         let held = p.has(Packet::ACK) && now >= ms(200) && now < ms(700);
@@ -63,7 +63,7 @@ fn a_writer_makes_up_for_what_it_could_not_write() {
 }
 
 #[test]
-fn what_is_written_and_not_acknowledged_fits_the_send_buffer() {
+fn unacknowledged_data_fit_the_send_buffer() {
     for segments in [1, 2, 30, 300] {
         let config = TcpConfig { send_buffer_bytes: segments * MSS, ..window(10_000) };
         let mut lab = Lab::new(Setup { app: App::Bulk, config, ..Setup::default() }, clean());
@@ -77,7 +77,7 @@ fn what_is_written_and_not_acknowledged_fits_the_send_buffer() {
 
 /// `sk_stream_is_writeable`: who waits is woken when a third is free, not by every ACK.
 #[test]
-fn a_writer_that_waits_goes_on_when_a_third_is_free() {
+fn blocked_writer_resumes_when_a_third_is_free() {
     let config = TcpConfig { send_buffer_bytes: 30 * MSS, ..window(10_000) };
     let paths = vec![(Span::from_ms(10), Span::from_us(100))];
     let mut lab = Lab::new(Setup { app: App::Bulk, config, paths, ..Setup::default() }, clean());
@@ -88,7 +88,7 @@ fn a_writer_that_waits_goes_on_when_a_third_is_free() {
 }
 
 #[test]
-fn a_multipath_connection_has_a_send_buffer_for_each_subflow() {
+fn multipath_send_buffer_scales_with_subflows() {
     let config = TcpConfig { send_buffer_bytes: 20 * 1428, ..window(10_000) };
     let paths = vec![(Span::from_ms(10), Span::ZERO); 2];
     let mut lab =
@@ -100,7 +100,7 @@ fn a_multipath_connection_has_a_send_buffer_for_each_subflow() {
 }
 
 #[test]
-fn a_buffer_of_one_packet_is_enough() {
+fn send_buffer_of_one_packet_suffices() {
     let receive_buffer = ReceiveBuffer::Auto { initial_bytes: 3000, max_bytes: 3000 };
     let config = TcpConfig { receive_buffer, ..TcpConfig::default() };
     let read_rate_bps = Some(100 * 8 * MSS);
@@ -113,7 +113,7 @@ fn a_buffer_of_one_packet_is_enough() {
 
 /// Linux: `tcp_probe0_base` is the timeout, `tcp_send_probe0` doubles it, `tcp_ack_probe` counts from the answer.
 #[test]
-fn probes_of_a_shut_window_are_further_and_further_apart() {
+fn zero_window_probes_back_off() {
     let read_rate_bps = Some(8 * MSS / 60);
     let app = App::Sized { bytes: 100 * MSS };
     let mut lab = Lab::new(Setup { app, config: window(10), read_rate_bps, ..Setup::default() }, clean());
@@ -131,7 +131,7 @@ fn probes_of_a_shut_window_are_further_and_further_apart() {
 }
 
 #[test]
-fn after_a_shut_window_the_timeout_is_what_it_was() {
+fn timeout_is_restored_after_a_zero_window() {
     let script = Box::new(|p: &mut Packet, now: Time| {
         (!(p.has(Packet::DATA) && p.tag == 0 && now > ms(9000) && now < ms(9500))).then_some(Span::ZERO)
     });
@@ -146,7 +146,7 @@ fn after_a_shut_window_the_timeout_is_what_it_was() {
 }
 
 #[test]
-fn a_dead_subflow_does_not_keep_the_window_shut() {
+fn dead_subflow_does_not_keep_the_window_closed() {
     // The first path dies while the reader is slow: updates, probes and data go over the second.
     let script =
         Box::new(|p: &mut Packet, now: Time| (!(p.route.0 < 2 && now > ms(500))).then_some(Span::ZERO));
@@ -164,7 +164,7 @@ fn a_dead_subflow_does_not_keep_the_window_shut() {
 }
 
 #[test]
-fn a_reader_decides_how_fast_a_connection_is() {
+fn reader_rate_limits_the_connection() {
     for (rate_bps, buffer) in [(1_000_000, 3000), (8_000_000, 1 << 30), (40_000_000, 6 << 20)] {
         let receive_buffer = ReceiveBuffer::Auto { initial_bytes: buffer.min(131_072), max_bytes: buffer };
         let config = TcpConfig { receive_buffer, ..TcpConfig::default() };

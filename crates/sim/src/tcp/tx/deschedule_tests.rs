@@ -31,7 +31,7 @@ fn descheduled_sender(tlp: bool, packets_first: bool) -> Lab {
 }
 
 #[test]
-fn a_sender_that_wakes_up_finds_a_tail_loss_probe_due_and_no_timeout() {
+fn resumed_sender_has_a_tail_loss_probe_due_not_a_timeout() {
     for packets_first in [false, true] {
         let flow = descheduled_sender(true, packets_first).flow();
         let probes: u32 = flow.subflows.iter().map(|s| s.sender.probes).sum();
@@ -41,7 +41,7 @@ fn a_sender_that_wakes_up_finds_a_tail_loss_probe_due_and_no_timeout() {
 
 /// Without probes the timeout comes before the ACKs that had been waiting; their timestamps show that it was in vain.
 #[test]
-fn a_sender_without_probes_times_out_in_vain_before_it_reads() {
+fn resumed_sender_without_probes_times_out_spuriously() {
     let lab = descheduled_sender(false, false);
     let flow = lab.flow();
     assert_eq!((flow.timeouts(), flow.subflows[0].sender.spurious_timeouts), (1, 1));
@@ -56,7 +56,7 @@ fn a_sender_without_probes_times_out_in_vain_before_it_reads() {
 }
 
 #[test]
-fn what_a_full_ring_loses_is_sent_again() {
+fn packets_dropped_at_a_full_ring_are_retransmitted() {
     let resume = ResumeConfig { ring: 3, ..ResumeConfig::default() };
     let setup = Setup { app: sized(10), off_times: vec![(1, ms(25), ms(125))], resume, ..Setup::default() };
     let mut lab = Lab::new(setup, clean());

@@ -24,7 +24,7 @@ fn took(response: &Response) -> Span {
 
 /// Round trips of 20 ms, on links that take no time: what fits into the first window is there after one.
 #[test]
-fn an_idle_connection_answers_after_one_round_trip() {
+fn idle_connection_answers_after_one_round_trip() {
     let objects = [(5, 1), (100, 5 * MSS), (200, 10 * MSS), (300, 1), (400, 11 * MSS)];
     let mut lab = Lab::new(Setup { app: fetches(&objects), ..Setup::default() }, clean());
     lab.run_ms(2_000);
@@ -38,7 +38,7 @@ fn an_idle_connection_answers_after_one_round_trip() {
 }
 
 #[test]
-fn the_first_window_is_what_a_new_connection_has() {
+fn idle_connection_restarts_from_the_initial_window() {
     let mut lab = Lab::new(Setup { app: fetches(&[(100, 11 * MSS)]), ..Setup::default() }, clean());
     lab.run_ms(1_000);
     assert_eq!(took(&lab.hosts.tcp.responses()[0]), Span::from_ms(40));
@@ -46,7 +46,7 @@ fn the_first_window_is_what_a_new_connection_has() {
 
 /// Three are wanted at once, and one while they are on their way: each is asked for when the one before it has come.
 #[test]
-fn objects_wait_for_those_before_them() {
+fn objects_are_served_in_order() {
     let objects = [(100, 3_000), (100, 2 * MSS), (100, 1), (150, 7)];
     let mut lab = Lab::new(Setup { app: fetches(&objects), ..Setup::default() }, clean());
     lab.run_ms(1_000);
@@ -59,7 +59,7 @@ fn objects_wait_for_those_before_them() {
 }
 
 #[test]
-fn every_byte_comes_whatever_is_lost() {
+fn all_bytes_arrive_despite_losses() {
     let objects: Vec<(u64, u64)> = (0..40).map(|i| (100 + 3 * i, 1 + 977 * i)).collect();
     let all: u64 = objects.iter().map(|(_, bytes)| bytes).sum();
     for (lost, paths) in [(lose(&[0, 7, 21]), 1), (clean(), 2)] {
@@ -88,7 +88,7 @@ fn every_byte_comes_whatever_is_lost() {
 
 /// RTTs that a client reports are those of its objects. A client without objects only opens its connection.
 #[test]
-fn requests_are_in_no_distribution_of_rtts() {
+fn requests_give_no_rtt_samples() {
     let mut lab =
         Lab::new(Setup { app: fetches(&[(100, 1), (200, 1), (300, 1)]), ..Setup::default() }, clean());
     lab.run_ms(1_000);

@@ -48,7 +48,7 @@ fn first_data(lab: &Lab, route: u32) -> Option<Time> {
 }
 
 #[test]
-fn joins_start_when_data_was_acknowledged() {
+fn joins_start_after_data_is_acknowledged() {
     let mut lab = Lab::new(two(2000), clean());
     lab.run_ms(5000);
     let at = |route| first_data(&lab, route).map_or(0, |t| t.us() / 1000);
@@ -68,7 +68,7 @@ fn two_paths_carry_about_half_each() {
 }
 
 #[test]
-fn the_lowest_rtt_is_preferred() {
+fn lowest_rtt_path_is_preferred() {
     // Little data at a time: the fast path always has room.
     let app = App::OnOff { rate_bps: 1_000_000, on: Span::from_secs(1), off: Span::ZERO };
     let mut lab = Lab::new(Setup { app, paths: paths(&[40, 5]), ..two(1) }, clean());
@@ -123,7 +123,7 @@ fn redundant_delivers_as_soon_as_the_first_path_does() {
 }
 
 #[test]
-fn redundant_goodput_is_that_of_the_best_path() {
+fn redundant_goodput_equals_that_of_the_best_path() {
     let mut lab = Lab::new(Setup { scheduler: Scheduler::Redundant, ..two(4000) }, clean());
     lab.run_ms(20_000);
     let best = Span::from_us(120).times(4000);
@@ -149,7 +149,7 @@ fn ecf_and_blest_leave_a_much_slower_path_alone() {
 }
 
 #[test]
-fn a_backup_waits_for_failure() {
+fn backup_is_idle_until_a_failure() {
     let dead_from = ms(300);
     let script =
         Box::new(move |p: &mut Packet, now| (!(p.route.0 < 2 && now >= dead_from)).then_some(Span::ZERO));
@@ -162,7 +162,7 @@ fn a_backup_waits_for_failure() {
 }
 
 #[test]
-fn a_dead_path_loses_nothing() {
+fn dead_path_loses_no_data() {
     let script = Box::new(move |p: &mut Packet, now| {
         (!((2..4).contains(&p.route.0) && now >= ms(200))).then_some(Span::ZERO)
     });
@@ -175,7 +175,7 @@ fn a_dead_path_loses_nothing() {
 }
 
 #[test]
-fn closing_a_subflow_reinjects_what_it_held() {
+fn closed_subflow_data_are_reinjected() {
     let mut lab = Lab::new(two(4000), clean());
     lab.run_ms(150);
     let out = lab.hosts.tcp.subs[1].board.out();
@@ -199,7 +199,7 @@ fn closing_a_subflow_reinjects_what_it_held() {
 }
 
 #[test]
-fn a_full_receive_window_is_relieved_by_the_fast_path() {
+fn blocked_receive_window_is_reinjected_on_the_fast_path() {
     // The slow path holds the oldest segment while the window is full: it is sent again on the fast one.
     let config =
         TcpConfig { receive_buffer: ReceiveBuffer::Fixed { bytes: 30 * MSS + 100 }, ..TcpConfig::default() };
@@ -232,7 +232,7 @@ fn only_data_in_order_is_delivered() {
 
 /// 40 bytes of options: timestamps 12, data ACK 12, and 16 for SACK: one range (RFC 2018, RFC 8684 section 3.3).
 #[test]
-fn an_ack_has_as_many_sack_ranges_as_options_leave_room_for() {
+fn sack_ranges_fit_the_option_space() {
     let most = |paths: &[u64]| {
         let mut lab = Lab::new(Setup { paths: self::paths(paths), ..two(4000) }, lose_every(7));
         lab.run_ms(3000);
@@ -242,7 +242,7 @@ fn an_ack_has_as_many_sack_ranges_as_options_leave_room_for() {
 }
 
 #[test]
-fn who_blocks_the_window_is_halved_once_per_round_trip_of_its_own() {
+fn path_that_blocks_the_window_is_halved_once_per_its_rtt() {
     let mut lab = Lab::new(Setup { app: App::Bulk, paths: paths(&[2, 100]), ..two(1) }, clean());
     lab.run_ms(500);
     lab.hosts.tcp.with_tx_for_test(&mut lab.pipe, 0, |tx| {
@@ -327,7 +327,7 @@ proptest! {
 
     /// Counters of the scoreboard agree with its marks, and the flight never exceeds window or buffer.
     #[test]
-    fn the_flight_stays_within_its_limits(seed in any::<u64>(), loss_percent in 0u64..=5, jitter in 0u64..3000) {
+    fn bytes_in_flight_stay_within_their_limits(seed in any::<u64>(), loss_percent in 0u64..=5, jitter in 0u64..3000) {
         let mut setup = two(1500);
         setup.config.receive_buffer = ReceiveBuffer::Fixed { bytes: 100 * MSS };
         let mut lab = Lab::new(setup, noisy(seed, loss_percent, jitter));

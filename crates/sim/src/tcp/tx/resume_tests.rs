@@ -89,7 +89,7 @@ fn share(pairs: &[(OffTime, OffTime)], holds: impl Fn(&OffTime, &OffTime) -> boo
 }
 
 #[test]
-fn a_simulated_host_wakes_up_as_a_real_one_does() {
+fn simulated_resume_matches_a_recorded_vm() {
     let real = recorded();
     let pairs: Vec<(OffTime, OffTime)> = real.iter().map(|sleep| (*sleep, simulated(sleep))).collect();
     assert!(pairs.len() > 25 && real.iter().any(|sleep| sleep.off_us > 400_000));

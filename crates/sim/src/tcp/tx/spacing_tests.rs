@@ -29,7 +29,7 @@ fn sent(lab: &Lab, from: u64, to: u64) -> Vec<(Time, bool)> {
 }
 
 #[test]
-fn marks_ask_for_less_than_the_smallest_window_and_packets_go_one_at_a_time() {
+fn marks_below_the_minimum_window_space_single_packets() {
     let lab = marked_for_a_while();
     let spaced = sent(&lab, 1500, 3000);
     assert!(spaced.len() >= 3, "it goes on: {}", spaced.len());
@@ -47,7 +47,7 @@ fn marks_ask_for_less_than_the_smallest_window_and_packets_go_one_at_a_time() {
 }
 
 #[test]
-fn without_marks_packets_come_closer_until_windows_do_again() {
+fn spacing_shrinks_without_marks_until_windows_limit_again() {
     let lab = marked_for_a_while();
     let (spaced, later) = (sent(&lab, 2000, 3000).len(), sent(&lab, 5000, 6000).len());
     assert!(later > 4 * spaced, "{spaced} {later}");

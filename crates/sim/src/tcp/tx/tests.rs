@@ -15,7 +15,7 @@ pub(super) fn sized(segments: u64) -> App {
 }
 
 #[test]
-fn handshake_then_ten_then_twenty() {
+fn handshake_is_followed_by_ten_then_twenty_packets() {
     let mut lab = Lab::new(Setup { app: sized(70), ..Setup::default() }, clean());
     lab.run_ms(1000);
     let data = lab.data(0);
@@ -30,7 +30,7 @@ fn handshake_then_ten_then_twenty() {
 }
 
 #[test]
-fn a_short_last_segment_keeps_its_length() {
+fn short_last_segment_keeps_its_length() {
     let mut lab = Lab::new(Setup { app: App::Sized { bytes: 3001 }, ..Setup::default() }, clean());
     lab.run_ms(1000);
     assert_eq!(lab.flow().delivered_bytes, 3001);
@@ -45,7 +45,7 @@ fn a_short_last_segment_keeps_its_length() {
 }
 
 #[test]
-fn every_second_segment_is_acknowledged_after_the_quick_ones() {
+fn every_second_segment_is_acked_after_quick_acks() {
     let config = TcpConfig { quick_acks: 0, ..TcpConfig::default() };
     let mut lab = Lab::new(Setup { app: sized(10), config, ..Setup::default() }, clean());
     lab.run_ms(1000);
@@ -60,7 +60,7 @@ fn every_second_segment_is_acknowledged_after_the_quick_ones() {
 }
 
 #[test]
-fn a_single_segment_waits_for_the_delayed_ack() {
+fn single_segment_waits_for_the_delayed_ack() {
     let config = TcpConfig { quick_acks: 0, ..TcpConfig::default() };
     let mut lab = Lab::new(Setup { app: sized(1), config, ..Setup::default() }, clean());
     lab.run_ms(1000);
@@ -68,7 +68,7 @@ fn a_single_segment_waits_for_the_delayed_ack() {
 }
 
 #[test]
-fn one_loss_is_repaired_in_one_round_trip() {
+fn single_loss_is_repaired_in_one_round_trip() {
     let mut lab = Lab::new(Setup { app: sized(200), ..Setup::default() }, lose(&[30]));
     lab.run_ms(2000);
     let again: Vec<_> = lab.data(0).into_iter().filter(|d| d.2).collect();
@@ -81,7 +81,7 @@ fn one_loss_is_repaired_in_one_round_trip() {
 }
 
 #[test]
-fn several_losses_of_a_window_are_one_reduction() {
+fn losses_of_one_window_cause_one_reduction() {
     let mut lab = Lab::new(Setup { app: sized(400), ..Setup::default() }, lose(&[31, 33, 40, 41, 42, 68]));
     lab.run_ms(2000);
     let again: Vec<u32> = lab.data(0).into_iter().filter(|d| d.2).map(|d| d.1).collect();
@@ -92,7 +92,7 @@ fn several_losses_of_a_window_are_one_reduction() {
 }
 
 #[test]
-fn rfc6675_marks_after_three_segments_above() {
+fn rfc_6675_declares_loss_after_three_segments_above() {
     let config = TcpConfig { loss_detection: LossDetection::Rfc6675, ..TcpConfig::default() };
     let mut lab = Lab::new(Setup { app: sized(200), config, ..Setup::default() }, lose(&[30, 31]));
     lab.run_ms(2000);
@@ -102,7 +102,7 @@ fn rfc6675_marks_after_three_segments_above() {
 }
 
 #[test]
-fn reordering_below_the_window_costs_nothing() {
+fn reordering_within_the_window_causes_no_reduction() {
     // Segment 30 overtaken by two: never three above it, and delivered before its quarter RTT is over.
     let script = Box::new(|p: &mut Packet, _| {
         let late = p.has(Packet::DATA) && p.seq == 30 && p.tag == 0;
@@ -116,7 +116,7 @@ fn reordering_below_the_window_costs_nothing() {
 }
 
 #[test]
-fn a_lost_retransmission_is_found_by_rack_and_not_by_the_timer() {
+fn rack_detects_lost_retransmission_before_the_timer() {
     let mut seen = 0;
     let script = Box::new(move |p: &mut Packet, _| {
         let hit = p.has(Packet::DATA) && p.seq == 30 && p.tag == 0;
@@ -135,7 +135,7 @@ fn a_lost_retransmission_is_found_by_rack_and_not_by_the_timer() {
 }
 
 #[test]
-fn a_lost_tail_is_probed_not_timed_out() {
+fn tail_loss_probe_repairs_a_lost_tail() {
     let mut lab = Lab::new(Setup { app: sized(30), ..Setup::default() }, lose(&[29]));
     lab.run_ms(2000);
     let flow = lab.flow();
@@ -147,7 +147,7 @@ fn a_lost_tail_is_probed_not_timed_out() {
 }
 
 #[test]
-fn a_lost_tail_of_several_is_probed_early() {
+fn lost_tail_of_several_segments_is_probed_early() {
     let mut lab = Lab::new(Setup { app: sized(30), ..Setup::default() }, lose(&[26, 27, 28, 29]));
     lab.run_ms(2000);
     let again: Vec<_> = lab.data(0).into_iter().filter(|d| d.2).collect();
@@ -159,7 +159,7 @@ fn a_lost_tail_of_several_is_probed_early() {
 }
 
 #[test]
-fn silence_ends_in_backed_off_timeouts() {
+fn silence_causes_backed_off_timeouts() {
     let script = Box::new(|p: &mut Packet, now| {
         (!(p.has(Packet::DATA) && p.tag == 0 && now < ms(2000))).then_some(Span::ZERO)
     });
@@ -174,7 +174,7 @@ fn silence_ends_in_backed_off_timeouts() {
 }
 
 #[test]
-fn a_spurious_timeout_is_undone() {
+fn spurious_timeout_is_undone() {
     // The path holds everything back until 470 ms: the timer expires, but the originals arrive.
     let script = Box::new(|p: &mut Packet, now: Time| {
         let held = p.has(Packet::DATA) && p.tag == 0 && now >= ms(60);
@@ -191,7 +191,7 @@ fn a_spurious_timeout_is_undone() {
 }
 
 #[test]
-fn classic_ecn_cuts_once_per_window_until_cwr() {
+fn classic_ecn_reduces_once_per_window_until_cwr() {
     let script = Box::new(|p: &mut Packet, _| {
         if p.has(Packet::ECT) && p.seq == 35 {
             p.flags |= Packet::CE;
@@ -212,7 +212,7 @@ fn classic_ecn_cuts_once_per_window_until_cwr() {
 }
 
 #[test]
-fn the_first_ce_mark_and_cwr_are_acknowledged_at_once() {
+fn first_ce_mark_and_cwr_are_acked_at_once() {
     let script = Box::new(|p: &mut Packet, _| {
         if p.has(Packet::ECT) && p.seq == 34 {
             p.flags |= Packet::CE;
@@ -235,7 +235,7 @@ fn the_first_ce_mark_and_cwr_are_acknowledged_at_once() {
 /// Every packet is marked, and a timeout has left a window of one. The reduction ends at ssthresh (Linux
 /// `tcp_end_cwnd_reduction`), which is two at least, so delayed ACKs no longer pace the flow.
 #[test]
-fn marks_do_not_hold_a_window_at_one_after_a_timeout() {
+fn window_grows_after_a_timeout_despite_marks() {
     for (algorithm, ecn) in [("reno", Ecn::Classic), ("cubic", Ecn::Classic), ("dctcp", Ecn::Off)] {
         let script = Box::new(|p: &mut Packet, now| {
             if p.has(Packet::ECT) {
@@ -256,7 +256,7 @@ fn marks_do_not_hold_a_window_at_one_after_a_timeout() {
 
 /// Reductions for marks end at the parameter `floor`, though a reduction is gradual and ends at ssthresh.
 #[test]
-fn the_floor_of_a_marked_window_is_the_parameter() {
+fn parameter_floor_bounds_a_marked_window() {
     let least = |algorithm, params| {
         let script = Box::new(|p: &mut Packet, _| {
             if p.has(Packet::ECT) {
@@ -276,7 +276,7 @@ fn the_floor_of_a_marked_window_is_the_parameter() {
 
 /// Linux leaves the state after a timeout for fast recovery when RACK finds a retransmission lost.
 #[test]
-fn a_retransmission_lost_after_a_timeout_is_a_new_recovery() {
+fn retransmission_lost_after_a_timeout_starts_a_new_recovery() {
     let mut of_one = 0;
     let script = Box::new(move |p: &mut Packet, _| {
         let data = p.has(Packet::DATA) && p.tag == 0;
@@ -293,7 +293,7 @@ fn a_retransmission_lost_after_a_timeout_is_a_new_recovery() {
 }
 
 #[test]
-fn accurate_ecn_echoes_exactly_the_marked_segments() {
+fn accecn_echoes_exactly_the_marked_segments() {
     let script = Box::new(|p: &mut Packet, _| {
         if p.has(Packet::DATA) && (36..39).contains(&p.seq) {
             p.flags |= Packet::CE;
@@ -316,7 +316,7 @@ fn accurate_ecn_echoes_exactly_the_marked_segments() {
 }
 
 #[test]
-fn a_fixed_window_limits_the_flight() {
+fn fixed_receive_window_limits_bytes_in_flight() {
     let config =
         TcpConfig { receive_buffer: ReceiveBuffer::Fixed { bytes: 20 * 1448 }, ..TcpConfig::default() };
     let mut lab = Lab::new(Setup { app: sized(400), config, ..Setup::default() }, clean());
@@ -329,7 +329,7 @@ fn a_fixed_window_limits_the_flight() {
 }
 
 #[test]
-fn the_automatic_window_grows_with_the_flow() {
+fn autotuned_receive_window_grows_with_the_flow() {
     let mut lab = Lab::new(Setup { app: sized(3000), ..Setup::default() }, clean());
     lab.run_ms(3000);
     let most = lab.pipe.log.iter().map(|l| l.1.window).max();
@@ -339,7 +339,7 @@ fn the_automatic_window_grows_with_the_flow() {
 }
 
 #[test]
-fn a_slow_reader_closes_the_window_and_nothing_is_lost() {
+fn slow_reader_closes_the_window_without_loss() {
     let config =
         TcpConfig { receive_buffer: ReceiveBuffer::Fixed { bytes: 20 * 1448 }, ..TcpConfig::default() };
     let setup = Setup { app: sized(100), config, read_rate_bps: Some(100 * 8 * 1448), ..Setup::default() };
@@ -353,7 +353,7 @@ fn a_slow_reader_closes_the_window_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_lost_window_update_is_probed_for() {
+fn lost_window_update_is_recovered_by_a_probe() {
     let config =
         TcpConfig { receive_buffer: ReceiveBuffer::Fixed { bytes: 10 * 1448 }, ..TcpConfig::default() };
     // ACKs that open the window again are lost for a while.
@@ -369,7 +369,7 @@ fn a_lost_window_update_is_probed_for() {
 }
 
 #[test]
-fn idleness_restarts_from_the_initial_window() {
+fn idle_sender_restarts_from_the_initial_window() {
     let app = App::RequestResponse {
         request_bytes: 300 * 1448,
         response_bytes: 100,
@@ -385,7 +385,7 @@ fn idleness_restarts_from_the_initial_window() {
 }
 
 #[test]
-fn requests_and_responses_take_their_round_trips() {
+fn requests_take_one_round_trip_each() {
     let app =
         App::RequestResponse { request_bytes: 1000, response_bytes: 5000, count: 3, think: Span::from_ms(7) };
     let mut lab = Lab::new(Setup { app, ..Setup::default() }, clean());
@@ -400,7 +400,7 @@ fn requests_and_responses_take_their_round_trips() {
 }
 
 #[test]
-fn a_lost_syn_is_repeated_after_a_second() {
+fn lost_syn_is_retransmitted_after_a_second() {
     let mut lost = false;
     let script = Box::new(move |p: &mut Packet, _| {
         let hit = p.has(Packet::SYN) && !std::mem::replace(&mut lost, true);
@@ -414,7 +414,7 @@ fn a_lost_syn_is_repeated_after_a_second() {
 /// Linux since 6.5: `tcp_retransmit_timer` doubles a SYN's timeout only after `tcp_syn_linear_timeouts` of them, and
 /// `tcp_write_timeout` adds these to `tcp_syn_retries`. A connection must get into a full queue that others keep full.
 #[test]
-fn syns_are_repeated_every_second_four_times_then_less_and_less_often() {
+fn syn_retransmissions_are_linear_four_times_then_exponential() {
     let script = Box::new(|p: &mut Packet, _| (!p.has(Packet::SYN)).then_some(Span::ZERO));
     let mut lab = Lab::new(Setup { app: sized(1), ..Setup::default() }, script);
     lab.run_ms(400_000);

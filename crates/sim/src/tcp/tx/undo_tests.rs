@@ -29,7 +29,7 @@ fn hold(seq: u32, extra: Span) -> Script {
 /// The timestamp that the late original echoes is older than the retransmission (RFC 3522; `tcp_try_undo_recovery`,
 /// `tcp_try_undo_partial`).
 #[test]
-fn timestamps_show_that_a_segment_was_only_late() {
+fn timestamps_undo_a_spurious_retransmission() {
     let mut lab = Lab::new(
         Setup { app: sized(400), config: config(), ..Setup::default() },
         hold(30, Span::from_ms(15)),
@@ -45,7 +45,7 @@ fn timestamps_show_that_a_segment_was_only_late() {
 
 /// Within a millisecond timestamps are equal; the duplicate at the receiver tells (RFC 3708; `tcp_try_undo_dsack`).
 #[test]
-fn a_reported_duplicate_shows_it_where_the_clock_is_too_coarse() {
+fn dsack_undoes_a_spurious_retransmission_with_a_coarse_clock() {
     let paths = vec![(Span::from_us(50), Span::from_ns(100))];
     let mut lab = Lab::new(
         Setup { app: sized(400), config: config(), paths, ..Setup::default() },
@@ -61,7 +61,7 @@ fn a_reported_duplicate_shows_it_where_the_clock_is_too_coarse() {
 
 /// F-RTO needs new data or several originals; a lone segment's timestamp tells at once (`tcp_try_undo_loss`).
 #[test]
-fn timestamps_show_that_a_timeout_was_too_early() {
+fn timestamps_undo_a_spurious_timeout() {
     let script = Box::new(|p: &mut Packet, now: Time| {
         let held = p.has(Packet::DATA) && p.tag == 0 && now >= ms(60);
         Some(if held { ms(470).since(now) } else { Span::ZERO })
@@ -76,7 +76,7 @@ fn timestamps_show_that_a_timeout_was_too_early() {
 }
 
 #[test]
-fn what_was_lost_is_not_taken_back() {
+fn real_losses_are_not_undone() {
     for lost in [&[30][..], &[31, 33, 40, 41, 42, 68], &[395, 396, 397, 398, 399], &[0]] {
         let mut lab = Lab::new(Setup { app: sized(400), config: config(), ..Setup::default() }, lose(lost));
         lab.run_ms(9000);
@@ -90,7 +90,7 @@ fn what_was_lost_is_not_taken_back() {
 
 /// The network's own duplicates are more than what was sent again.
 #[test]
-fn what_the_network_repeats_takes_nothing_back() {
+fn duplicates_of_the_network_undo_nothing() {
     // A duplicate of the network looks like an ACK with a DSACK, which comes before anything was sent again.
     let paths = vec![(Span::from_ms(10), Span::from_us(100)); 1];
     let mut lab =
@@ -112,7 +112,7 @@ fn retransmissions(lab: &Lab, from: Time, to: Time) -> usize {
 
 /// Every fiftieth packet comes 13 ms late, at an RTT of 20: more than one and two quarters of it, less than three.
 #[test]
-fn lasting_reordering_stops_causing_retransmissions() {
+fn persistent_reordering_stops_causing_retransmissions() {
     let script: Script = Box::new(|p: &mut Packet, _| {
         let late = p.has(Packet::DATA) && p.tag == 0 && p.seq % 50 == 49 && !p.has(Packet::RETRANSMIT);
         Some(if late { Span::from_ms(13) } else { Span::ZERO })
@@ -153,7 +153,7 @@ fn late_originals_end_the_retransmissions() {
 
 /// It looks for reordering first, though both late segments were sent again: the third, three milliseconds late, is waited for.
 #[test]
-fn late_originals_tell_of_reordering() {
+fn late_originals_reveal_reordering() {
     let script: Script = Box::new(|p, _| {
         let first = p.has(Packet::DATA) && p.tag == 0 && !p.has(Packet::RETRANSMIT);
         let extra = match p.seq {

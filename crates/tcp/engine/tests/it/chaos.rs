@@ -31,7 +31,7 @@ fn scheduler() -> impl Strategy<Value = Scheduler> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn no_byte_is_lost_whatever_carriers_do(
+    fn carrier_faults_lose_no_byte(
         scheduler in scheduler(),
         carriers in prop::collection::vec((1..50u64, 0..80u64), 1..4),
         chunks in prop::collection::vec(1..5000usize, 1..8),

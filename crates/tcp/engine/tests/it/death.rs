@@ -5,7 +5,7 @@ use vmcc_tcp::{CarrierError, Config, Event, SessionError};
 use vmcc_units::time::Span;
 
 #[test]
-fn a_silent_cut_of_either_carrier_stalls_for_less_than_a_second() {
+fn silent_cut_of_either_carrier_stalls_for_less_than_a_second() {
     // 100 cuts at different moments, of either carrier.
     let mut stalls = Vec::new();
     for i in 0..100 {
@@ -25,7 +25,7 @@ fn a_silent_cut_of_either_carrier_stalls_for_less_than_a_second() {
 }
 
 #[test]
-fn a_reset_carrier_loses_no_byte() {
+fn reset_carrier_loses_no_byte() {
     for victim in [0, 1] {
         let mut world = World::connected(Config::default(), &[(10, 5), (10, 50)]);
         let mut transfer = Transfer::new(&mut world, SERVER, 4_000_000);
@@ -37,7 +37,7 @@ fn a_reset_carrier_loses_no_byte() {
 }
 
 #[test]
-fn a_carrier_that_comes_back_carries_again() {
+fn healed_carrier_is_used_again() {
     let config = Config { abort_timeout: Span::from_secs(30), ..Config::default() };
     let mut world = World::connected(config, &[(10, 5), (10, 5)]);
     let mut transfer = Transfer::new(&mut world, CLIENT, 20_000_000);
@@ -60,7 +60,7 @@ fn a_carrier_that_comes_back_carries_again() {
 }
 
 #[test]
-fn a_carrier_that_stays_silent_is_closed() {
+fn silent_carrier_is_closed() {
     let config = Config { abort_timeout: Span::from_secs(3), ..Config::default() };
     let mut world = World::connected(config, &[(10, 5), (10, 5)]);
     let mut transfer = Transfer::new(&mut world, CLIENT, 20_000_000);
@@ -75,7 +75,7 @@ fn a_carrier_that_stays_silent_is_closed() {
 }
 
 #[test]
-fn the_last_carrier_is_never_suspected() {
+fn last_carrier_is_never_suspect() {
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     let mut transfer = Transfer::new(&mut world, CLIENT, 2_000_000);
     transfer.run_for(&mut world, Span::from_ms(500));
@@ -88,7 +88,7 @@ fn the_last_carrier_is_never_suspected() {
 }
 
 #[test]
-fn a_peer_that_is_gone_without_a_word_is_noticed() {
+fn vanished_peer_is_detected() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     world.set_cut(0, true);
     world.set_cut(1, true);
@@ -100,7 +100,7 @@ fn a_peer_that_is_gone_without_a_word_is_noticed() {
 }
 
 #[test]
-fn a_close_acknowledges_what_has_arrived() {
+fn close_acknowledges_received_records() {
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     let mut transfer = Transfer::new(&mut world, CLIENT, 1000);
     assert!(transfer.run(&mut world));
@@ -115,7 +115,7 @@ fn a_close_acknowledges_what_has_arrived() {
 }
 
 #[test]
-fn a_session_survives_without_any_carrier_until_one_joins() {
+fn session_without_carriers_survives_until_one_joins() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     let mut transfer = Transfer::new(&mut world, CLIENT, 4_000_000);
     transfer.run_for(&mut world, Span::from_ms(500));
@@ -127,7 +127,7 @@ fn a_session_survives_without_any_carrier_until_one_joins() {
 }
 
 #[test]
-fn a_session_without_carriers_ends() {
+fn session_without_carriers_times_out() {
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     world.kill(0);
     world.run_for(Config::default().session_timeout + Span::from_secs(1));
@@ -138,7 +138,7 @@ fn a_session_without_carriers_ends() {
 }
 
 #[test]
-fn acknowledgments_lost_with_a_carrier_are_sent_again() {
+fn acknowledgments_lost_with_a_carrier_are_resent() {
     // The receiver's last acknowledgments die with the fast carrier: the sender must still learn that all has arrived.
     for ms in 0..60 {
         let mut world = World::connected(Config::default(), &[(10, 5), (10, 30)]);
@@ -165,7 +165,7 @@ fn tcp_timeouts_make_a_carrier_suspect_at_once() {
 }
 
 #[test]
-fn a_carrier_whose_tcp_repairs_losses_is_not_silent() {
+fn carrier_with_tcp_retransmissions_is_not_silent() {
     for (heard, suspected) in [(true, 0), (false, 1)] {
         let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
         let mut transfer = Transfer::new(&mut world, CLIENT, 4_000_000);
@@ -182,7 +182,7 @@ fn a_carrier_whose_tcp_repairs_losses_is_not_silent() {
 }
 
 #[test]
-fn a_closed_session_tells_the_peer() {
+fn closed_session_notifies_the_peer() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     world.end(CLIENT).close(42, "done");
     world.run_for(Span::from_secs(1));

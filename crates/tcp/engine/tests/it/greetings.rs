@@ -9,7 +9,7 @@ fn refused(world: &World, reason: Refusal) -> bool {
 }
 
 #[test]
-fn a_second_carrier_joins_with_token_and_mac() {
+fn second_carrier_joins_with_token_and_mac() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     for end in [CLIENT, SERVER] {
         assert_eq!(world.end(end).carriers().filter(|own| own.open).count(), 2);
@@ -18,7 +18,7 @@ fn a_second_carrier_joins_with_token_and_mac() {
 }
 
 #[test]
-fn a_join_over_another_connection_than_its_binding_says_is_refused() {
+fn join_with_the_binding_of_another_connection_is_refused() {
     // A relay that terminates TLS at both sides sees the JOIN, but its connections have other exporters.
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     let link = world.dial(10, 5).unwrap();
@@ -38,7 +38,7 @@ fn recorded_join(world: &mut World) -> Vec<u8> {
 }
 
 #[test]
-fn a_replayed_join_is_refused_even_over_a_carrier_with_the_same_binding() {
+fn replayed_join_is_refused_even_with_the_same_binding() {
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     let join = recorded_join(&mut world);
     for attempt in 0..2 {
@@ -66,7 +66,7 @@ fn altered_joins_are_refused() {
 }
 
 #[test]
-fn a_join_of_an_unknown_session_is_refused() {
+fn join_of_an_unknown_session_is_refused() {
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     // The server is started again: it knows no session.
     world.ends[SERVER] = None;
@@ -77,7 +77,7 @@ fn a_join_of_an_unknown_session_is_refused() {
 }
 
 #[test]
-fn a_server_that_cannot_prove_itself_is_left() {
+fn server_without_proof_is_rejected() {
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     let link = world.dial(10, 5).unwrap();
     // Another server answers with a MAC of its own making.
@@ -108,7 +108,7 @@ fn garbage_on_a_carrier_ends_that_carrier_only() {
 }
 
 #[test]
-fn an_answer_of_another_protocol_is_recognized_at_once() {
+fn reply_of_another_protocol_is_detected() {
     for answer in [
         &b"HTTP/1.1 400 Bad Request\r\n"[..],
         b"SSH-2.0-OpenSSH\r\n",
@@ -125,7 +125,7 @@ fn an_answer_of_another_protocol_is_recognized_at_once() {
 }
 
 #[test]
-fn a_peer_that_never_answers_is_given_up() {
+fn unresponsive_peer_times_out() {
     let mut world = World::new(Config::default());
     let link = world.dial(10, 5).unwrap();
     world.set_cut(link, true);
@@ -135,7 +135,7 @@ fn a_peer_that_never_answers_is_given_up() {
 }
 
 #[test]
-fn an_acknowledgment_of_unsent_records_is_an_error() {
+fn acknowledgment_of_unsent_records_is_an_error() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     let now = world.now;
     // ACK of one carrier: number 0, 4000 records.
@@ -157,7 +157,7 @@ fn addresses_are_announced_and_withdrawn() {
 }
 
 #[test]
-fn equal_secrets_of_two_servers_do_not_let_a_carrier_join_the_wrong_session() {
+fn servers_with_equal_secrets_reject_each_others_joins() {
     let mut world = World::connected(Config::default(), &[(10, 5)]);
     let join = recorded_join(&mut world);
     // Same token, but the first carrier had another binding: another key.

@@ -55,7 +55,7 @@ fn median(mut delays: Vec<Span>) -> Span {
 }
 
 #[test]
-fn measured_delays_follow_the_model() {
+fn head_of_line_delays_follow_the_model() {
     // A message takes 0.8 ms of a link of 10 Mbit/s. Tolerance: another one before it, and the step of the test's clock.
     let tolerance = Span::from_ms(2);
     let fast = Span::from_ms(5) + Span::from_us(830);

@@ -44,7 +44,7 @@ fn handshake(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> Result<[
 }
 
 #[test]
-fn a_session_over_two_tls_carriers_moves_bytes() {
+fn session_over_two_tls_carriers_moves_bytes() {
     let (client_config, server_config) = configs("peer.test");
     let mut links = [(); 2].map(|()| handshake(&client_config, &server_config).unwrap());
     let mut now = Time::ZERO;
@@ -121,7 +121,7 @@ fn a_session_over_two_tls_carriers_moves_bytes() {
 }
 
 #[test]
-fn an_untrusted_server_is_refused() {
+fn untrusted_server_is_refused() {
     let (client, _) = configs("peer.test");
     let (_, server) = configs("peer.test");
     assert!(handshake(&client, &server).is_err());

@@ -15,7 +15,7 @@ fn goodput_mbps(config: Config, carriers: &[(u64, u64)], size: u64) -> f64 {
 }
 
 #[test]
-fn two_carriers_carry_the_sum_of_both() {
+fn two_carriers_aggregate_their_rates() {
     // Two seconds' worth.
     for (carriers, sum) in [
         ([(10, 5), (10, 5)], 20.0),
@@ -34,7 +34,7 @@ fn two_carriers_carry_the_sum_of_both() {
 }
 
 #[test]
-fn every_scheduler_delivers_everything() {
+fn every_scheduler_delivers_all_data() {
     for name in ["lowest-rtt", "round-robin", "redundant", "blest", "ecf", "pipe-cwnd"] {
         let scheduler = Scheduler::by_name(name).unwrap();
         let config = Config { scheduler, ..Config::default() };
@@ -55,7 +55,7 @@ fn eight_carriers_work_together() {
 }
 
 #[test]
-fn a_ninth_carrier_is_not_added() {
+fn ninth_carrier_is_refused() {
     let mut world = World::connected(Config::default(), &[(5, 5); 8]);
     assert!(world.dial(5, 5).is_none());
 }
@@ -78,7 +78,7 @@ fn streams_run_in_both_directions_at_once() {
 }
 
 #[test]
-fn both_ends_full_is_no_deadlock() {
+fn full_buffers_at_both_ends_do_not_deadlock() {
     // Nobody reads until both have written all that they may; then both read.
     let config = Config { connection_window: 100_000, stream_window: 100_000, ..Config::default() };
     let mut world = World::connected(config, &[(10, 5), (10, 20)]);
@@ -139,7 +139,7 @@ fn backup_carrier_is_used_only_while_no_other_can_carry() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_bounds_memory() {
+fn unread_stream_bounds_memory() {
     let config = Config { connection_window: 200_000, stream_window: 100_000, ..Config::default() };
     let mut world = World::connected(config, &[(100, 5), (100, 5)]);
     let stream = world.end(CLIENT).open_stream(Dir::Uni).unwrap();
@@ -154,7 +154,7 @@ fn a_reader_that_does_not_read_bounds_memory() {
 }
 
 #[test]
-fn a_reset_reaches_the_peer() {
+fn reset_reaches_the_peer() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     let stream = world.end(CLIENT).open_stream(Dir::Bi).unwrap();
     world.end(CLIENT).write(stream, b"some").unwrap();
@@ -167,7 +167,7 @@ fn a_reset_reaches_the_peer() {
 }
 
 #[test]
-fn an_idle_session_costs_one_probe_per_carrier_and_interval() {
+fn idle_session_sends_one_probe_per_carrier_and_interval() {
     let mut world = World::connected(Config::default(), &[(10, 5), (10, 5)]);
     world.run_for(Span::from_secs(1));
     let sent = |world: &mut World| world.end(CLIENT).carriers().map(|own| own.bytes_out).sum::<u64>();

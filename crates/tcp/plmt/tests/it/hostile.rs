@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use vmcc_plmt::{ClientSecurity, ServerSecurity};
 
 #[tokio::test]
-async fn other_protocols_are_cut_off() {
+async fn other_protocols_are_disconnected() {
     let mut listener = listen(ServerSecurity::Plain).await;
     for greeting in
         [&b"GET / HTTP/1.1\r\n\r\n"[..], b"SSH-2.0-OpenSSH_9.2\r\n", b"\x16\x03\x01\x02\x00\x01", &[0; 64]]
@@ -24,7 +24,7 @@ async fn other_protocols_are_cut_off() {
 }
 
 #[tokio::test]
-async fn silent_connections_do_not_keep_others_out() {
+async fn silent_connections_do_not_block_others() {
     let (client_security, server_security) = security();
     let mut listener = listen(server_security).await;
     // More than may wait for a greeting; the oldest are ended.
@@ -41,7 +41,7 @@ async fn silent_connections_do_not_keep_others_out() {
 }
 
 #[tokio::test]
-async fn a_join_of_no_session_is_refused() {
+async fn join_of_an_unknown_session_is_refused() {
     let listener = listen(ServerSecurity::Plain).await;
     let mut stream = TcpStream::connect(listener.addresses()[0]).await.unwrap();
     // JOIN: type, magic, token, number, MAC.

@@ -203,7 +203,7 @@ fn separate_sum_mbps(paths: &Paths, size: u64) -> f64 {
 }
 
 #[test]
-fn root_one_stream_gets_the_sum_of_two_paths() {
+fn root_one_stream_aggregates_two_paths() {
     let paths = Paths::new();
     let size = 15_000_000;
     judge(
@@ -234,7 +234,7 @@ fn wait_received(progress: &Progress, bytes: u64) {
 }
 
 #[test]
-fn root_a_silent_cut_of_either_path_loses_nothing() {
+fn root_silent_cut_of_either_path_loses_nothing() {
     let paths = Paths::new();
     for cut in 0..2 {
         judge(
@@ -256,7 +256,7 @@ fn root_a_silent_cut_of_either_path_loses_nothing() {
 }
 
 #[test]
-fn root_a_reset_path_is_dialled_again() {
+fn root_reset_path_is_redialled() {
     let paths = Paths::new();
     let (_, carriers) = transfer(&paths, 20_000_000, |progress| {
         wait_received(progress, 3_000_000);

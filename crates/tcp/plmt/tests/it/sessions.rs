@@ -31,7 +31,7 @@ pub(crate) async fn echo(client: &Connection, server: &Connection, data: &[u8]) 
 }
 
 #[tokio::test]
-async fn bytes_cross_two_carriers_and_come_back() {
+async fn echo_crosses_two_carriers() {
     for (client_security, server_security) in [security(), (ClientSecurity::Plain, ServerSecurity::Plain)] {
         let mut listener = listen(server_security).await;
         let (client, server) = pair(&mut listener, client_security, 2).await;
@@ -87,7 +87,7 @@ async fn many_streams_share_a_session() {
 }
 
 #[tokio::test]
-async fn an_end_by_the_peer_is_an_error_with_its_reason() {
+async fn close_by_the_peer_is_an_error_with_its_reason() {
     let mut listener = listen(ServerSecurity::Plain).await;
     let (client, server) = pair(&mut listener, ClientSecurity::Plain, 2).await;
     let mut stream = client.open_stream().await.unwrap();
@@ -99,7 +99,7 @@ async fn an_end_by_the_peer_is_an_error_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_dropped_stream_never_looks_complete() {
+async fn dropped_stream_is_reset_not_finished() {
     let mut listener = listen(ServerSecurity::Plain).await;
     let (client, server) = pair(&mut listener, ClientSecurity::Plain, 1).await;
     let mut stream = client.open_stream().await.unwrap();
@@ -111,7 +111,7 @@ async fn a_dropped_stream_never_looks_complete() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_an_error_that_names_it() {
+async fn refused_connection_error_names_the_address() {
     // Bound and closed again: nobody listens there.
     let address = std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
     let connecting = connect(Config::default(), ClientSecurity::Plain, routes(&[address]), None);
@@ -122,7 +122,7 @@ async fn nobody_at_the_address_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn an_address_without_a_server_does_not_hold_up_the_other() {
+async fn unresponsive_address_does_not_delay_the_other() {
     let mut listener = listen(ServerSecurity::Plain).await;
     let dead = std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
     let addresses = [dead, listener.addresses()[0]];
@@ -135,7 +135,7 @@ async fn an_address_without_a_server_does_not_hold_up_the_other() {
 }
 
 #[tokio::test]
-async fn an_untrusted_server_is_refused_with_its_reason() {
+async fn untrusted_server_is_refused_with_its_reason() {
     let (client_security, _) = security();
     let (_, server_security) = security();
     let listener = listen(server_security).await;

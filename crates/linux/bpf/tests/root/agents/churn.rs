@@ -183,7 +183,7 @@ fn transfer(algorithm: &str, number: u16) -> Outcome {
 /// Reports what the kernel does; wrong bytes of the kernel's own are no fault of this program. What must hold is that
 /// the detector works: transfers run over several paths, which come and go.
 #[test]
-fn root_what_arrives_while_paths_come_and_go() {
+fn root_bytes_arrive_intact_during_path_churn() {
     let asked = std::env::var("VMCC_CHURN_TRANSFERS").ok().map(|n| n.parse().expect("a number"));
     let algorithm = std::env::var("VMCC_CHURN_ALGORITHM").unwrap_or_else(|_| "reno".to_owned());
     let transfers: u16 = asked.unwrap_or(2);
@@ -202,7 +202,7 @@ fn root_what_arrives_while_paths_come_and_go() {
 }
 
 #[test]
-fn a_wrong_byte_is_found_where_it_is() {
+fn wrong_byte_is_located() {
     let mut stream = vec![0; 100_000];
     fill(0, &mut stream);
     for at in [0, 1, 7, 8, 4095, 99_999] {

@@ -193,7 +193,7 @@ fn steady(algorithm: Algorithm, paths: usize) -> (Event, Host, Group) {
 /// The table of docs/evidence/kernels.md. OLIA finds two more maxima than LIA in the same loop over paths. Tolerance: twice LIA's cost,
 /// less the cost of an empty program, the best of seven of each in turns.
 #[test]
-fn root_the_cost_of_an_ack_grows_with_its_siblings() {
+fn root_cost_of_an_ack_grows_with_its_siblings() {
     const RUNS: usize = 7;
     const CALLS: u32 = 20_000;
     let _alone = alone();

@@ -31,7 +31,7 @@ impl Traffic for Veth {
 }
 
 #[test]
-fn root_costs_and_ratios_are_measured() {
+fn root_bench_measures_costs_and_ratios() {
     let _alone = alone();
     let algorithms: Vec<Algorithm> = match std::env::var("VMCC_BENCH") {
         Ok(names) => names.split(',').map(|n| Algorithm::by_name(n).unwrap()).collect(),

@@ -71,7 +71,7 @@ impl Holder {
 }
 
 #[test]
-fn root_a_second_process_shares_the_registration_or_is_told_why_not() {
+fn root_second_process_shares_the_registration_or_gets_a_reason() {
     let _alone = alone();
     let holder = Holder::start("lia");
     match load("lia") {
@@ -93,7 +93,7 @@ fn root_a_second_process_shares_the_registration_or_is_told_why_not() {
 }
 
 #[test]
-fn root_a_killed_process_leaves_nothing_that_clean_does_not_remove() {
+fn root_clean_removes_leftovers_of_a_killed_process() {
     let _alone = alone();
     Holder::start("reno").kill();
     clean().unwrap();
@@ -119,7 +119,7 @@ fn root_other_parameters_are_refused_while_another_process_runs() {
 }
 
 #[test]
-fn root_kept_algorithms_stay_are_listed_take_parameters_and_are_taken_down() {
+fn root_persistent_algorithms_are_listed_reconfigured_and_removed() {
     let _alone = alone();
     load("vmcc").unwrap().keep().unwrap();
     assert!(registered("mp_vmcc"));
@@ -182,7 +182,7 @@ fn root_requests_before_a_reader_began_are_dropped() {
 
 /// Linux's rule for its own DCTCP: the flag decides who may choose it, and whether another namespace may have it.
 #[test]
-fn root_a_restricted_algorithm_is_no_namespaces_default() {
+fn root_restricted_algorithm_is_refused_as_default() {
     let _alone = alone();
     let _loaded = load("reno").unwrap();
     let select = || {

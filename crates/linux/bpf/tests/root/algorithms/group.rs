@@ -36,7 +36,7 @@ fn reset_on_close(stream: &TcpStream) {
 }
 
 #[test]
-fn root_a_connection_is_in_the_table_while_it_lives() {
+fn root_connection_has_a_group_entry_while_it_lives() {
     let _alone = alone();
     let loaded = lia();
     let net = Net::new(2, None);
@@ -267,7 +267,7 @@ fn exchange(connections: &[(TcpStream, TcpStream)]) {
 }
 
 #[test]
-fn root_a_namespace_that_has_its_share_takes_no_room_from_others() {
+fn root_namespace_at_its_quota_takes_no_entries_from_others() {
     let _alone = alone();
     let loaded = lia();
     loaded.limit_accounts(2).unwrap();
@@ -323,7 +323,7 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn root_subordinate_uids_share_the_account_of_their_user() {
+fn root_subordinate_uids_share_the_quota_of_their_user() {
     const USER: u32 = 54_242;
     let _alone = alone();
     let loaded = lia();
@@ -352,7 +352,7 @@ fn root_subordinate_uids_share_the_account_of_their_user() {
 }
 
 #[test]
-fn root_entries_that_nobody_holds_are_reclaimed_and_a_mistake_heals() {
+fn root_unreferenced_entries_are_reclaimed_and_recreated() {
     let _alone = alone();
     let loaded = lia();
     let net = Net::new(1, None);

@@ -41,7 +41,7 @@ fn verified_with_ease(loaded: &Loaded) {
 }
 
 #[test]
-fn root_every_algorithm_loads_and_is_gone_after() {
+fn root_every_algorithm_loads_and_unloads() {
     let _alone = alone();
     for algorithm in Algorithm::all() {
         let name = algorithm.info().kernel_name.to_owned();
@@ -55,7 +55,7 @@ fn root_every_algorithm_loads_and_is_gone_after() {
 
 /// `vmcc bench kernel` beside `vmcc up` counts the calls of programs that another process loaded.
 #[test]
-fn root_a_shared_registration_has_every_program_of_its_owner() {
+fn root_shared_registration_has_every_program_of_its_owner() {
     let _alone = alone();
     let ids = |loaded: &Loaded| {
         let mut ids = loaded.program_ids().to_vec();
@@ -175,7 +175,7 @@ fn wait_until_spaced(net: &Net, port: u16) {
 }
 
 #[test]
-fn root_spacing_leaves_an_applications_limit_alone() {
+fn root_spacing_keeps_the_pacing_rate_of_the_application() {
     const LIMIT: u64 = 200_000;
     let _alone = alone();
     let net = Net::new(1, None);

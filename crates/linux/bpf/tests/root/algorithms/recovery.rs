@@ -43,7 +43,7 @@ impl Drop for Ending<'_> {
 }
 
 #[test]
-fn root_a_timeout_halves_the_threshold_and_the_transfer_goes_on() {
+fn root_timeout_halves_ssthresh_and_the_transfer_continues() {
     let _alone = alone();
     let loaded = load("reno");
     let net = Net::new(1, Some(Shape { rate_mbit: 20, buffer_kb: 200 }));
@@ -73,7 +73,7 @@ fn root_a_timeout_halves_the_threshold_and_the_transfer_goes_on() {
 }
 
 #[test]
-fn root_drops_at_the_own_port_hold_the_window_down() {
+fn root_local_drops_limit_the_window() {
     let _alone = alone();
     for name in ["reno", "dctcp"] {
         let loaded = load(name);

@@ -107,7 +107,7 @@ fn lost(subflow: &Subflow) -> Subflow {
 }
 
 #[test]
-fn one_of_two_paths_that_accuse_each_other_survives() {
+fn one_of_two_mutually_accused_paths_survives() {
     let all = paths::<2>();
     let requests = [request(&all[0], &all[1]), request(&all[1], &all[0])];
     let (mut machine, mut kernel) = (requesting(ON_REQUEST, &requests), Kernel::new(all));

@@ -47,7 +47,7 @@ fn root_shaper_in_packets_stays_in_packets() {
 }
 
 #[test]
-fn root_shaper_that_is_not_there_is_an_error() {
+fn root_missing_shaper_is_an_error() {
     let pair = Pair::new();
     let error = |port| TrafficControl::open().unwrap().change_shaper(port, &SHAPER).unwrap_err();
     assert_eq!(pair.a.within(|| os_code(&error(port()))), Some(nix::libc::ENOENT));

@@ -347,7 +347,7 @@ mod tests {
     use vmcc_bpf::shared::port::{PORT_LEAF_BUCKET, PORT_LEAF_FACTOR, PORT_LEAF_FIRST};
 
     #[test]
-    fn handles_of_leaves_are_those_that_the_program_looks_for() {
+    fn leaf_handles_match_the_program() {
         for class in 0..8 {
             let handle = leaf_handle(class);
             let product = ((handle >> 16) * PORT_LEAF_FACTOR) & 0xffff;
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_as_long_as_trains_but_shorter_than_what_waits_unmarked() {
+    fn quanta_cover_a_train_but_stay_below_the_mark_threshold() {
         let factor = |marking: &str| {
             let text = format!(
                 "rate = '100mbit'\nqueue = 'drr'\nmarking = {marking}\n[[class]]\nname = 'a'\nweight = 4\n[[class]]\nname = \
@@ -376,12 +376,12 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_may_be_longer_than_a_train() {
+    fn quantum_covers_a_frame_longer_than_a_train() {
         assert_eq!(turn_factor(&resolved("rate = '1gbit'", 65_536)), 2);
     }
 
     #[test]
-    fn the_unit_of_a_buffer_stays() {
+    fn buffer_keeps_its_unit() {
         let plan = |text: &str| resolved(text, 1500);
         let before = plan("rate = '1mbit'\n[[class]]\nname = 'a'\nbuffer = '9kB'");
         let error =
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_two_milliseconds_or_two_frames() {
+    fn burst_is_two_milliseconds_or_two_frames() {
         assert_eq!(burst(BitsPerSec::new(1_000_000_000), 1514), 250_000);
         assert_eq!(burst(BitsPerSec::new(10_000_000), 1514), 3028);
         assert_eq!(burst(BitsPerSec::new(100_000_000), 1514), 24_000);

@@ -156,7 +156,7 @@ fn marked(ecn: u8) -> u8 {
 }
 
 #[test]
-fn root_port_marks_what_is_ecn_capable_and_nothing_else() {
+fn root_port_marks_ect_packets_only() {
     let program = marking("");
     let data = [0x5a; 200];
     for version in [4, 6] {
@@ -229,7 +229,7 @@ fn root_port_marks_behind_options_extensions_and_in_fragments() {
 }
 
 #[test]
-fn root_port_leaves_what_it_does_not_understand() {
+fn root_port_leaves_unknown_packets_unchanged() {
     let program = marking("");
     let three_tags = tags(3, EtherType::IPV4, &udp(4, 2, 9000, true, &[1; 64]));
     let arp = ethernet(EtherType::ARP, &[0xff; 46]);
@@ -301,7 +301,7 @@ fn root_port_classifies_by_dscp_by_filter_and_inside_tunnels() {
 
 /// Classifiers that `trust` leaves out choose no class; their packets are marked all the same.
 #[test]
-fn root_port_what_is_not_trusted_chooses_no_class() {
+fn root_port_untrusted_dscp_chooses_no_class() {
     let classes = "[[class]]\nname = 'voice'\ndscp = [46]\n\
                    [[class]]\nname = 'web'\nfilter = [{ to_port = 9000 }]\n[[class]]\nname = 'rest'";
     // IPv6 packets carry DSCP 46 here, IPv4 ones none.
@@ -391,7 +391,7 @@ fn root_port_marks_by_a_virtual_queue_of_any_length() {
 
 /// A CPU's time stamp, taken before it waited for the lock, may be earlier than the time that another CPU wrote meanwhile.
 #[test]
-fn root_port_a_virtual_queue_is_of_all_processors() {
+fn root_port_virtual_queue_is_shared_by_all_cpus() {
     const EACH: u32 = 100_000;
     let program = phantom("8kbit", "20kB");
     let frame = ethernet(EtherType::IPV4, &udp(4, NOT_ECT, 9000, true, &[0; 1000]));
@@ -408,7 +408,7 @@ fn root_port_a_virtual_queue_is_of_all_processors() {
 }
 
 #[test]
-fn root_port_a_configuration_in_use_is_not_written() {
+fn root_port_configuration_in_use_is_not_overwritten() {
     let program = marking("");
     let in_use = || {
         let id = shared::read(&program.configs, FIRST).unwrap().unwrap();
@@ -454,7 +454,7 @@ fn root_port_marks_behind_old_tags_pppoe_and_labels() {
 
 /// A pseudowire's frame begins with an address, PPPoE's discovery and PPP's own protocols with something else.
 #[test]
-fn root_port_leaves_what_only_looks_like_ip_behind_labels() {
+fn root_port_leaves_non_ip_payload_behind_labels_unchanged() {
     let program = marking("");
     let last = [0, 2, 0x11, 64];
     for version in [4, 6] {
@@ -474,7 +474,7 @@ fn root_port_leaves_what_only_looks_like_ip_behind_labels() {
 
 /// The kernel's tests take only Ethernet, so its header stands for what a tunnel has in front.
 #[test]
-fn root_port_without_a_link_layer_goes_by_the_network_header() {
+fn root_port_without_a_link_layer_parses_from_the_network_header() {
     let text =
         "rate = '8kbit'\nphantom = 1.0\nnot_ect = 'queue'\nmarking = { rule = 'threshold', at = '1kB' }";
     let program = configured_for(Frame::Bare, text);
@@ -549,7 +549,7 @@ fn root_port_fragments_stay_with_their_datagram() {
 }
 
 #[test]
-fn root_port_looks_behind_every_extension_header_that_there_may_be() {
+fn root_port_parses_every_extension_header() {
     let program = marking(
         "queue = 'drr'\n[[class]]\nname = 'a'\nfilter = [{ to_port = 9000 }]\n[[class]]\nname = 'b'\n\
          filter = [{ from = 'fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd' }]\n[[class]]\nname = 'rest'",

@@ -92,7 +92,7 @@ fn root_port_without_a_link_layer_changes_the_ecn_field_alone() {
 }
 
 #[test]
-fn root_port_of_several_queues_by_rules_of_its_own_is_refused() {
+fn root_port_with_own_multiqueue_rules_is_refused() {
     let namespace = Namespace::new("queues");
     // IFF_TAP, IFF_NO_PI and IFF_MULTI_QUEUE.
     let _end = tun(&namespace, 0x1102);
@@ -104,7 +104,7 @@ fn root_port_of_several_queues_by_rules_of_its_own_is_refused() {
 
 /// Each of them holds packets back.
 #[test]
-fn root_port_of_several_queues_marks_by_the_one_that_a_packet_joins() {
+fn root_port_with_several_queues_marks_by_the_joined_queue() {
     let (a, b) = (Namespace::new("a"), Namespace::new("b"));
     run(&format!("ip -n {a} link add p0 numtxqueues 4 type veth peer name p0 numrxqueues 4 netns {b}"));
     run(&format!("ip -n {a} addr add 10.80.0.1/24 dev p0"));
@@ -215,7 +215,7 @@ fn root_port_forwarded_packets_choose_no_priority_unless_trusted() {
 
 /// An operator's earlier filter may let packets pass before the port's program sees them.
 #[test]
-fn root_port_packets_that_nobody_classified_join_the_last_class() {
+fn root_port_unclassified_packets_join_the_last_class() {
     let (a, b) = (Namespace::new("a"), Namespace::new("b"));
     join(&a, &b, "p0", "10.80.0");
     run(&format!("ip -n {a} neigh replace 10.80.0.2 lladdr 02:00:00:00:00:02 dev p0"));

@@ -138,7 +138,7 @@ fn assert_nothing_left(pair: &Pair, moved: &Namespace) {
 }
 
 #[test]
-fn root_port_moved_to_another_namespace_is_gone_with_nothing_left() {
+fn root_port_moved_to_another_namespace_leaves_nothing() {
     let shared = "vm = { name = 'vm0', rate = '100mbit', share = 'shared' }";
     for (text, kept) in [(RATED, true), (RATED, false), (shared, true), (shared, false)] {
         let (pair, elsewhere) = (Pair::new(), Namespace::new("c"));
@@ -161,7 +161,7 @@ fn root_port_moved_to_another_namespace_is_gone_with_nothing_left() {
 
 /// Back at its place it is known, and not served until somebody repairs it.
 #[test]
-fn root_port_moved_and_back_says_what_is_missing() {
+fn root_port_moved_and_back_reports_missing_parts() {
     let (pair, elsewhere) = (Pair::new(), Namespace::new("c"));
     attach(&pair.a, RATED).unwrap_or_else(|e| panic!("{e}")).keep();
     move_to(&pair, &elsewhere);
@@ -178,7 +178,7 @@ fn root_port_moved_and_back_says_what_is_missing() {
 }
 
 #[test]
-fn root_port_names_the_rule_that_it_chose() {
+fn root_port_reports_the_chosen_rule() {
     let pair = Pair::new();
     let config: PortConfig = toml::from_str(RATED).unwrap();
     let port = Port::attach_in(&pair.netns(), "p0", &config).unwrap_or_else(|e| panic!("{e}"));

@@ -89,7 +89,7 @@ fn root_port_serves_a_full_queue_at_its_rate() {
 }
 
 #[test]
-fn root_port_leaves_what_was_there_and_what_others_added() {
+fn root_port_keeps_earlier_and_foreign_filters() {
     let pair = Pair::new();
     let tc = |command: &str| run(&format!("tc -n {} {command}", pair.a));
     // A queue and a place for filters of somebody else's: both stay.
@@ -110,7 +110,7 @@ fn root_port_leaves_what_was_there_and_what_others_added() {
 }
 
 #[test]
-fn root_port_is_cleaned_after_a_process_that_died_half_way() {
+fn root_port_is_cleaned_after_a_killed_process() {
     let pair = Pair::new();
     run(&format!("tc -n {} qdisc add dev p0 root handle 7: bfifo limit 77777", pair.a));
     let before = pair.queues();
@@ -160,7 +160,7 @@ fn rtts(pair: &Pair, port: &Port, number: u16, options: &str) -> (u64, u64) {
 }
 
 #[test]
-fn root_port_measures_the_rtt_of_what_passes() {
+fn root_port_measures_the_rtt_of_passing_flows() {
     let pair = Pair::new();
     // Data that leaves, data that comes in; by echoed timestamps, and by acknowledgment numbers.
     for (number, options, timestamps) in
@@ -182,7 +182,7 @@ fn root_port_measures_the_rtt_of_what_passes() {
 }
 
 #[test]
-fn root_port_buffers_of_one_and_two_packets_hold_as_many_and_carry_tcp() {
+fn root_port_buffers_of_one_and_two_packets_carry_tcp() {
     const SENT: u64 = 20;
     let pair = Pair::new();
     run(&format!("ip -n {} neigh replace 10.78.0.2 lladdr 02:00:00:00:00:02 dev p0", pair.a));

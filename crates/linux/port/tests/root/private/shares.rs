@@ -87,7 +87,7 @@ type Look = (PortStats, PortStats);
 
 /// Datagrams that fill the queues: shares are the scheduler's alone.
 #[test]
-fn root_port_shares_by_weight_and_lends_what_one_class_leaves() {
+fn root_port_shares_by_weight_and_lends_unused_rate() {
     let verdict = |(all, two, stats): &(Look, Look, PortStats)| {
         let waiting = |stats: &PortStats| stats.classes.iter().map(|c| c.backlog_packets).collect::<Vec<_>>();
         println!("{:.2?} {:?}", shares(&all.0, &all.1), waiting(&all.1));
@@ -144,17 +144,17 @@ fn thresholds_of_three_and_two(rule: &str, first: u16) -> (Vec<f64>, Vec<f64>, P
 }
 
 #[test]
-fn root_port_thresholds_follow_who_is_there_by_rounds() {
+fn root_port_thresholds_follow_active_classes_by_rounds() {
     weights("mq-ecn", 5701);
 }
 
 #[test]
-fn root_port_thresholds_follow_who_is_there_by_sojourn() {
+fn root_port_thresholds_follow_active_classes_by_sojourn() {
     weights("tcn", 5711);
 }
 
 #[test]
-fn root_port_serves_in_strict_order_and_the_second_marks_by_what_is_left() {
+fn root_port_strict_priority_marks_the_second_by_the_remaining_rate() {
     let verdict = |(both, alone): &(Look, Look)| {
         let [busy, free] = [shares(&both.0, &both.1), shares(&alone.0, &alone.1)];
         println!("{busy:.2?} {free:.2?} {both:?} {alone:?}");
@@ -186,7 +186,7 @@ fn strict_order() -> (Look, Look) {
 }
 
 #[test]
-fn root_port_virtual_queues_mark_before_the_real_ones_are_long() {
+fn root_port_virtual_queues_mark_before_real_queues_build_up() {
     let pair = Pair::new();
     let measure = |phantom: &str, first: u16| {
         let rest = format!(

@@ -58,7 +58,7 @@ fn beside_a_full_class(queue: &str, rule: &str, first: u16) -> (f64, u64) {
 }
 
 #[test]
-fn root_port_a_class_at_its_ceiling_leaves_the_others_their_thresholds() {
+fn root_port_class_at_its_ceiling_does_not_shrink_other_thresholds() {
     for (queue, rule, number) in [("drr", "mq-ecn", 5901), ("drr", "tcn", 5903), ("priority", "tcn", 5905)] {
         let verdict = |(rate, threshold): &(f64, u64)| {
             println!("{queue} {rule}: {rate:.1} Mbit/s, {threshold} bytes");
@@ -71,7 +71,7 @@ fn root_port_a_class_at_its_ceiling_leaves_the_others_their_thresholds() {
 }
 
 #[test]
-fn root_port_marks_before_the_buffer_is_full_whatever_the_rtt() {
+fn root_port_marks_before_the_buffer_is_full_at_any_rtt() {
     let pair = Pair::delayed(RTT);
     // C x RTT is 62 kB, the buffer 38 kB.
     let port = attach(&pair, "rate = '50mbit'\nbuffer = '25pkt'\nmarking = { rule = 'mq-ecn' }");
@@ -104,7 +104,7 @@ fn near_exchanges(pair: &Pair) {
 }
 
 #[test]
-fn root_port_a_near_host_does_not_shorten_the_threshold_of_others() {
+fn root_port_near_host_does_not_shrink_the_threshold_of_others() {
     let measure = || {
         let pair = Pair::delayed(RTT);
         let port = attach(&pair, "rate = '50mbit'\nmarking = { rule = 'mq-ecn' }");
@@ -172,7 +172,7 @@ fn root_port_ecn_is_no_disadvantage() {
 }
 
 #[test]
-fn root_port_a_flood_that_does_not_answer_marks_is_dropped_before_the_buffer_is_full() {
+fn root_port_unresponsive_flood_is_dropped_before_the_buffer_is_full() {
     let pair = Pair::delayed(RTT);
     let settings = |more: &str| {
         format!("rate = '50mbit'\nbuffer = '400kB'\nmarking = {{ rule = 'mq-ecn', rtt = '10ms' }}\n{more}")
@@ -213,7 +213,7 @@ fn beside_a_flood(settings: &str, first: u16) -> ([f64; 2], PortStats) {
 
 /// In one queue a flood of several flows keeps most of the rate, though not all; a class of its own keeps it from others.
 #[test]
-fn root_port_a_flood_is_kept_from_others_by_a_class_of_its_own() {
+fn root_port_flood_in_its_own_class_does_not_harm_others() {
     type Measured = ([f64; 2], PortStats);
     let judged = |settings: &str, first, verdict: &dyn Fn(&Measured)| {
         judge(|| beside_a_flood(settings, first), verdict, |_| control());

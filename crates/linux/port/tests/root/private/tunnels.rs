@@ -80,7 +80,7 @@ fn not_taken(pair: &Pair) -> u64 {
 }
 
 #[test]
-fn root_port_marks_what_a_vxlan_device_sends_and_tcp_inside_listens() {
+fn root_port_marks_vxlan_packets_and_inner_tcp_responds() {
     // Without a UDP sum (Linux's default over IPv4), and with one.
     let cases = [
         ("noudpcsum", Sums::Device),
@@ -180,7 +180,7 @@ fn tagged_frame() -> Vec<u8> {
 
 /// A bridge takes tags out of the bytes of what it receives: a port of the bridge sends packets with the tag beside.
 #[test]
-fn root_port_marks_packets_whose_vlan_tag_is_beside_them() {
+fn root_port_marks_packets_with_an_offloaded_vlan_tag() {
     let pair = Pair::new();
     let ip = |command: &str| run(&format!("ip -n {} {command}", pair.a));
     ip("link add br0 type bridge");

@@ -219,7 +219,7 @@ fn silent_path_is_no_persistent_congestion_of_a_combined_window() {
 proptest! {
     /// Whatever happens to paths: nothing that is in flight is forgotten, and nothing is remembered that is not.
     #[test]
-    fn what_is_in_flight_is_conserved(
+    fn bytes_in_flight_are_conserved(
         combined in any::<bool>(),
         steps in prop::collection::vec((0..6u8, 0..PATHS, 0..4usize, 0..12usize), 1..120)
     ) {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_issued_per_path_up_to_the_peers_limit_and_replaced_when_retired() {
+    fn ids_are_issued_per_path_up_to_the_peer_limit_and_replaced() {
         let (mut cids, mut random, mut pending) = (cids(), Random::new(&[4; 32]), Pending::default());
         cids.issue(2, 8, &mut random, &mut pending);
         let issued: Vec<_> = events(&mut cids);

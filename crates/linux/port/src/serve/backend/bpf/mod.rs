@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_follows_the_release() {
+    fn missing_features_follow_the_kernel_release() {
         for old in ["6.1.0-50-cloud-amd64", "6.15.9", "5.99", ""] {
             assert!(lacks(old, false).0.contains("Linux 6.16 or newer"), "{old}");
         }

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_rate_is_for_classes_that_go() {
+    fn draining_classes_get_half_of_the_rate() {
         let classes = "[[class]]\nname = 'a'\n[[class]]\nname = 'b'\n";
         let old = format!("{classes}[[class]]\nname = 'c'\nceiling = '1mbit'");
         for queue in ["rate = '80mbit'\nqueue = 'drr'\n", "rate = '80mbit'\nqueue = 'priority'\n"] {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn guarantees_leave_half_of_the_rate_too() {
+    fn guarantees_are_halved_while_classes_drain() {
         let text = "rate = '80mbit'\nqueue = 'drr'\n[[class]]\nname = 'a'\nguarantee = '60mbit'\n[[class]]\nname = \
                     'b'\nguarantee = '20mbit'";
         let new = plan(text);
