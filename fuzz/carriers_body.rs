@@ -96,7 +96,7 @@ impl Play {
     }
 }
 
-/// Each step: what (one byte), a carrier and a length (two bytes), and so many bytes.
+/// Each step: what (one byte), a carrier and a length (two bytes), and this many bytes.
 fn fuzz_carriers(mut data: &[u8]) {
     let mut play = Play::new(data.first().is_some_and(|byte| byte & 0x80 != 0));
     play.drain();

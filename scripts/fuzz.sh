@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Fuzzes the algorithms with any sequence of events (target `events`), the user-space transport with any packets (`packets`), and its client of
-# relays with anything that these may say (`relays`), and TCP carriers (`carriers`), on the stable toolchain, each for so many seconds: `FUZZ_SECONDS=60 scripts/fuzz.sh [TARGET...]`.
+# relays with anything that these may say (`relays`), and TCP carriers (`carriers`), on the stable toolchain, each for this many seconds: `FUZZ_SECONDS=60 scripts/fuzz.sh [TARGET...]`.
 # With clang the C is instrumented too, so that libFuzzer sees which branches of an algorithm it has reached.
 set -eu
 

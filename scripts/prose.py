@@ -66,6 +66,7 @@ def findings():
             place = f"{name}:{number}: {line.strip()}"
             found["mood_names"] += [place] * len(MOOD.findall(line))
             is_comment = re.match(r"\s*(?://[/!]|/\*|\*)", line) is not None
+            found["phrases"] += [place] * (len(PHRASE.findall(line)) if is_comment else 0)
             if is_comment and not comment_before and WH_OPENING.match(line):
                 found["wh_openings"].append(place)
             comment_before = is_comment and line.strip() != "/*"

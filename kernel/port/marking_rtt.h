@@ -3,7 +3,7 @@
  * The RTT of many connections as one number: the 25th percentile, each sample weighted by the bytes
  * that its connection sent since the one before.
  *
- * A minimum belongs to whoever has the nearest peer, or forges one.  Whoever sends a share x of the
+ * A minimum belongs to the flow with the nearest peer, or with a forged RTT.  A sender of a share x of the
  * bytes lowers this percentile only if x is over a quarter, and raises it above everybody else's
  * only if x is three quarters or more.  Low, because queues and delayed acknowledgments make
  * samples longer and nothing makes them shorter.
@@ -16,7 +16,7 @@
 /* Four buckets per octave, from a microsecond up to MARK_MAX_NS. */
 #define MARK_RTT_BUCKETS 96
 #define MARK_RTT_SHIFT	 8 /* four units of 2^8 ns are the first bucket's beginning */
-#define MARK_RTT_PART	 4 /* of the bytes, one in so many has shorter RTTs */
+#define MARK_RTT_PART	 4 /* of the bytes, one in this many has shorter RTTs */
 
 static inline unsigned int mark_rtt_bucket(unsigned long long ns)
 {

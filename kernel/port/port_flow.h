@@ -182,7 +182,7 @@ static __always_inline struct flow *flow_at(const struct arrival *a, u32 row)
 	return bpf_map_lookup_elem(&port_flow_rates, &key);
 }
 
-/* Enters a packet; a flow that was idle starts anew, with a few packets that pass. */
+/* Enters a packet; a flow that was idle restarts, with a few packets that pass. */
 static __always_inline u64 flow_enter(struct flow *f, const struct arrival *a, u64 now,
 				      u32 frame_blocks)
 {

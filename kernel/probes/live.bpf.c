@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Changes the congestion control of connections that run, in the network namespace of whoever
- * reads: of those that have the one that is to go.  A byte for each that has changed.
+ * Changes the congestion control of connections that run, in the network namespace of the
+ * reader: of those that have the given one.  A byte for each that has changed.
  *
  * A changed socket is marked.  The kernel notes for each socket whether it was given its congestion
  * control (TCP_CONGESTION) or has that of its namespace.  One that was given it and has no mark was

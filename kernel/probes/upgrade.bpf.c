@@ -3,8 +3,8 @@
  * Makes MPTCP sockets of the TCP sockets that programs of chosen cgroups ask for.
  *
  * The kernel lets a program change the protocol where a process makes a socket (Linux 6.6,
- * update_socket_protocol).  Sockets that the kernel makes for itself do not come by there.  Whoever
- * has MPTCP switched off in its network namespace keeps TCP: the call would fail.
+ * update_socket_protocol).  Sockets that the kernel makes for itself do not pass there.  A process
+ * with MPTCP switched off in its network namespace keeps TCP: the call would fail.
  */
 #include "kernel_types.h"
 #include "upgrade_shared.h"

@@ -33,7 +33,7 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
             let (done, finished) = mpsc::channel();
             thread::spawn(move || {
                 finish();
-                // Whoever would read this may be gone, too.
+                // The reader of this may be gone, too.
                 let _ = writeln!(
                     std::io::stderr(),
                     "vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest"

@@ -1,4 +1,4 @@
-//! Instructions that all processors execute, whoever has them do it: a proxy for energy, where that has no counters. The kernel counts them
+//! Instructions that all processors execute for any process: a proxy for energy, where that has no counters. The kernel counts them
 //! with the processors' own counters (`perf_event_open`).
 
 use perf_event::events::{Event, Hardware};

@@ -64,8 +64,8 @@ impl Program {
         Ok(program)
     }
 
-    /// The same in the namespace of the calling thread, which is `place`. It ends with that thread at the latest, and is in no record: whoever
-    /// removes what a killed run left kills what is in its namespaces.
+    /// The same in the namespace of the calling thread, which is `place`. It ends with that thread at the latest, and is in no record: the cleanup
+    /// of a killed run kills the processes in its namespaces.
     pub(crate) fn start_here(
         place: &SpawnContext,
         arguments: &[String],

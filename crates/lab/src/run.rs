@@ -49,7 +49,7 @@ pub struct Control<'a> {
     pub progress: &'a mut dyn FnMut(&Progress),
     /// The programs that send.
     pub programs: Programs,
-    /// The virtual machine that a host is, if one is, and the case that the run is of, which it is told.
+    /// The virtual machine that a host is, if one is, and the case of the run, which the machine gets.
     pub machine: Option<(&'a mut VirtualMachine, &'a ResolvedCase)>,
 }
 

@@ -11,7 +11,7 @@ pub(crate) use streams::{Delivery, Stream, Streams};
 use crate::Error;
 use crate::ports::Ports;
 use crate::spec::{Cc, LabSpec, Layout, Remap, flow_of};
-use crate::topology::{QueueReader, Topology, lane_of};
+use crate::topology::{QueueReader, Topology, subnet_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -84,7 +84,7 @@ struct Counters {
 pub(crate) struct QuicPathReport {
     /// Its number in place of a port, as in the program's report.
     pub(crate) connection: u16,
-    pub(crate) lane: usize,
+    pub(crate) subnet: usize,
     pub(crate) points: Vec<Point>,
     pub(crate) timeouts: u32,
     /// Reductions that were counted, and when they were noticed.
@@ -121,7 +121,7 @@ pub(crate) struct Samples {
     /// Fates of subflows.
     pub(crate) fates: Fates,
     /// Receivers' data of sockets whose other end is not here, by that end and their own.
-    strangers: BTreeMap<(SocketAddr, SocketAddr), Arrived>,
+    unmatched: BTreeMap<(SocketAddr, SocketAddr), Arrived>,
     points: usize,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Sampler<'a> {
     states: Option<States>,
     ports: &'a Ports,
     watched: Vec<Watched>,
-    /// The path of each lane, by the flow.
+    /// The path of each subnet, by the flow.
     paths: Vec<Vec<usize>>,
     spec: &'a LabSpec,
     known: BTreeMap<(SocketAddr, SocketAddr), usize>,
@@ -253,7 +253,7 @@ impl<'a> Sampler<'a> {
                 let ends = (plain(subflow.remote), plain(subflow.local));
                 match self.known.get(&ends) {
                     Some(index) => self.samples.tracks[*index].arrived(arrived),
-                    None => drop(self.samples.strangers.insert(ends, arrived)),
+                    None => drop(self.samples.unmatched.insert(ends, arrived)),
                 }
             }
         }
@@ -298,8 +298,8 @@ fn record(
     let flow = |port: u16| flow_of(port).filter(|flow| *flow < paths.len());
     // Where data are fetched it is the sender that listens.
     let (connected, fetched) = (flow(subflow.remote.port()), flow(subflow.local.port()));
-    let (Some(flow), Some(lane)) = (connected.or(fetched), lane_of(local)) else { return };
-    let Some(&path) = paths[flow].get(lane) else { return };
+    let (Some(flow), Some(subnet)) = (connected.or(fetched), subnet_of(local)) else { return };
+    let Some(&path) = paths[flow].get(subnet) else { return };
     if samples.points >= MAX_POINTS {
         return;
     }
@@ -383,7 +383,7 @@ impl Samples {
     pub(crate) fn tell(&mut self, spec: &LabSpec, flow: usize, told: &[QuicPathReport], start_us: u64) {
         let (paths, algorithm) = (spec.paths_of(&spec.flows[flow]), spec.flows[flow].cc.kernel_name());
         for one in told {
-            let Some(path) = paths.get(one.lane) else { continue };
+            let Some(path) = paths.get(one.subnet) else { continue };
             let mut track = Track::told(flow, *path, algorithm.clone(), (one, start_us));
             track.socket = self.tracks.len();
             self.tracks.push(track);
@@ -395,7 +395,7 @@ impl Samples {
         let socket = self.tracks.iter().map(|track| track.socket + 1).max().unwrap_or(0);
         for mut track in senders {
             track.socket += socket;
-            if let Some(arrived) = track.ends.and_then(|ends| self.strangers.get(&ends)) {
+            if let Some(arrived) = track.ends.and_then(|ends| self.unmatched.get(&ends)) {
                 track.arrived(*arrived);
             }
             self.tracks.push(track);

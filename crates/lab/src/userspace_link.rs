@@ -121,8 +121,8 @@ fn carry(source: &Socket, sink: &Socket, wire: Wire, mut rng: Rng, enough: &Atom
     let mut under_way: VecDeque<(Instant, Box<[u8]>)> = VecDeque::new();
     while !enough.load(Ordering::Relaxed) {
         let due = under_way.front().map(|(due, _)| *due);
-        let patience = due.map_or(POLL_INTERVAL, |due| due.saturating_duration_since(Instant::now()));
-        wait(source.as_raw_fd(), patience);
+        let timeout = due.map_or(POLL_INTERVAL, |due| due.saturating_duration_since(Instant::now()));
+        wait(source.as_raw_fd(), timeout);
         let now = Instant::now();
         loop {
             match source.read(&mut packet) {
@@ -148,10 +148,10 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Until there is something to read, or for some time.
-fn wait(socket: RawFd, patience: Duration) {
+fn wait(socket: RawFd, timeout: Duration) {
     let mut watched = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
-    let patience = patience.min(POLL_INTERVAL);
-    let time = libc::timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+    let timeout = timeout.min(POLL_INTERVAL);
+    let time = libc::timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() };
     // SAFETY: one entry, which the kernel reads and writes, and a time that it reads; both outlive the call.
     unsafe { libc::ppoll(&raw mut watched, 1, &raw const time, std::ptr::null()) };
 }

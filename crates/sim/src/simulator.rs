@@ -21,7 +21,7 @@ impl Default for Simulator {
 }
 
 impl Simulator {
-    /// Shares each run among so many threads, as far as its network can be cut; the results do not depend on it.
+    /// Shares each run among this many threads, as far as its network can be cut; the results do not depend on it.
     pub const fn threaded(threads: u32) -> Self {
         Self { threads: if threads == 0 { 1 } else { threads } }
     }

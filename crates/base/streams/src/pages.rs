@@ -1,4 +1,4 @@
-//! Bytes of a stream by their offset, in pages: any may be written in any order, and what is done with is let go from the front.
+//! Bytes of a stream by their offset, in pages: written in any order, released from the front.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

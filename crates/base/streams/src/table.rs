@@ -271,7 +271,7 @@ impl Streams {
         Ok(Some(len))
     }
 
-    /// The application is done with so many bytes: they are free for all streams.
+    /// The application is done with this many bytes: they are free for all streams.
     fn on_read(&mut self, len: u64) {
         self.read += len;
         self.update_max_data();

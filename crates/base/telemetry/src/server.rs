@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL_MS: u16 = 200;
 /// Timeout of a client's request, and of sending the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
-/// So many are answered at a time; others wait until one of them is.
+/// Clients served at a time; others wait for a free slot.
 const MAX_CLIENTS: usize = 16;
 /// A request with its headers is shorter.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
@@ -48,10 +48,10 @@ impl Server {
     where
         F: Fn(Question) -> Result<String, String> + Send + Sync + 'static,
     {
-        Self::patient(at, CLIENT_TIMEOUT, text)
+        Self::with_timeout(at, CLIENT_TIMEOUT, text)
     }
 
-    fn patient<F>(at: SocketAddr, patience: Duration, text: F) -> io::Result<Self>
+    fn with_timeout<F>(at: SocketAddr, timeout: Duration, text: F) -> io::Result<Self>
     where
         F: Fn(Question) -> Result<String, String> + Send + Sync + 'static,
     {
@@ -62,7 +62,7 @@ impl Server {
         let told = Arc::clone(&stop);
         let thread = thread::Builder::new().name("metrics".to_owned()).spawn(move || {
             let answering = AtomicUsize::new(0);
-            let answer = |asker| answer(asker, patience, &text);
+            let answer = |asker| answer(asker, timeout, &text);
             thread::scope(|scope| {
                 while !told.load(Ordering::SeqCst) {
                     if let Some(asker) = next(&socket, &answering) {
@@ -93,12 +93,12 @@ impl Drop for Server {
 
 /// The next client, if one comes soon and there is room.
 fn next(socket: &TcpListener, answering: &AtomicUsize) -> Option<TcpStream> {
-    let glance = PollTimeout::from(POLL_INTERVAL_MS);
+    let interval = PollTimeout::from(POLL_INTERVAL_MS);
     if answering.load(Ordering::SeqCst) >= MAX_CLIENTS {
         thread::sleep(Duration::from_millis(POLL_INTERVAL_MS.into()));
         return None;
     }
-    poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], glance).ok().filter(|&ready| ready > 0)?;
+    poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], interval).ok().filter(|&ready| ready > 0)?;
     match socket.accept() {
         Ok((asker, _)) => Some(asker),
         // It went away again; or there are too many open files, which only time can mend.
@@ -111,7 +111,7 @@ fn next(socket: &TcpListener, answering: &AtomicUsize) -> Option<TcpStream> {
     }
 }
 
-/// Whoever does not ask properly, or goes away, is nobody's concern but its own; nor is one for whom there is no thread.
+/// Serves one client in a thread of its own. Malformed requests, broken connections and a lack of threads affect that client only.
 fn begin<'scope, F>(
     scope: &'scope Scope<'scope, '_>,
     asker: TcpStream,
@@ -141,13 +141,13 @@ impl Drop for Done<'_> {
 
 fn answer(
     mut asker: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     text: &impl Fn(Question) -> Result<String, String>,
 ) -> io::Result<()> {
     asker.set_nonblocking(false)?;
-    asker.set_write_timeout(Some(patience))?;
+    asker.set_write_timeout(Some(timeout))?;
     let question = Question { local: plain(asker.local_addr()?), remote: plain(asker.peer_addr()?) };
-    let (status, kind, body) = match request(&mut asker, patience)? {
+    let (status, kind, body) = match request(&mut asker, timeout)? {
         Some((method, path)) if method == "GET" && path == PATH => match text(question) {
             Ok(text) => ("200 OK", TEXT_FORMAT, text),
             Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
@@ -167,10 +167,10 @@ fn plain(end: SocketAddr) -> SocketAddr {
 }
 
 /// The method and path; `None` if it is no request of a sensible size, or not all of one in time.
-fn request(asker: &mut TcpStream, patience: Duration) -> io::Result<Option<(String, String)>> {
+fn request(asker: &mut TcpStream, timeout: Duration) -> io::Result<Option<(String, String)>> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     while bytes.len() <= MAX_REQUEST_BYTES {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -197,9 +197,9 @@ fn request(asker: &mut TcpStream, patience: Duration) -> io::Result<Option<(Stri
 mod tests {
     use super::*;
 
-    fn server(patience: Duration) -> Server {
+    fn server(timeout: Duration) -> Server {
         let text = |question: Question| Ok(format!("asked_at {}\n", question.local.port()));
-        Server::patient("127.0.0.1:0".parse().unwrap(), patience, text).unwrap()
+        Server::with_timeout("127.0.0.1:0".parse().unwrap(), timeout, text).unwrap()
     }
 
     fn ask(server: &Server, request: &[u8]) -> String {

@@ -67,7 +67,7 @@ fn measure(algorithm: Algorithm, paths: usize, hook: Hook) -> f64 {
     best
 }
 
-/// Best nanoseconds per ACK of detection: eight paths in unrelated queues, each with so many ACKs per round trip, of which
+/// Best nanoseconds per ACK of detection: eight paths in unrelated queues, each with this many ACKs per round trip, of which
 /// it reduces its window in one of eight.
 fn detection(params: &Params, acks_per_round: u64) -> f64 {
     const PATHS: usize = 8;

@@ -1,4 +1,4 @@
-//! Which paths are spared when a detector finds that they share a bottleneck: the flows MPd of M. Zhang et al., mTCP (USENIX ATC
+//! Selection of the paths that stay open when a detector finds that they share a bottleneck: the flows MPd of M. Zhang et al., mTCP (USENIX ATC
 //! 2004), section 3.4.1.
 
 /// d, if nobody chooses it, as in the paper's experiments: all but one may be suppressed.

@@ -73,7 +73,7 @@ fn connection(program: &Program, connection: status::Connection) -> Connection {
             ecn_feedback: None,
             alpha: None,
             ece_share: (path.acked_pkt > 0).then(|| path.marked_pkt as f64 / path.acked_pkt as f64),
-            // As the kernel counts, which begins anew at 2^32.
+            // Like the kernel's counters, which wrap at 2^32.
             delivered_pkt: path.acked_pkt as u32,
             delivered_ce_pkt: path.marked_pkt as u32,
             bytes_acked: path.acked_bytes,

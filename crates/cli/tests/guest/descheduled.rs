@@ -116,7 +116,7 @@ off = "200ms"
     let [a, b] = carried(metrics).map(Option::unwrap);
     assert!(a.min(b) > 0.05 * (a + b), "both paths carry: {metrics}");
     assert!(number(metrics, "/vm_stopped_us/samples") >= Some(6.0), "{metrics}");
-    // Who asks while it is off waits for it.
+    // Requests during the descheduled time wait for it.
     assert!(number(metrics, "/fct_us/max") > Some(200e3), "{metrics}");
 }
 

@@ -34,7 +34,7 @@ while True: client.sendall(b"x" * 65536)
 END
 in_c() { ip netns exec c "$@"; }
 until_so() { until "$@"; do sleep 0.2; done; }
-# So many subflows from the second address have had 100 kB acknowledged.
+# This many subflows from the second address have had 100 kB acknowledged.
 carry() { [ "$(in_c ss -tniH src 10.77.1.1 | grep -c 'bytes_acked:[0-9]\{6\}')" = "$1" ]; }
 said() { [ "$(grep -c "$1" said)" = "$2" ]; }
 listens() { ip netns exec s ss -tlnH | grep -q :5201; }

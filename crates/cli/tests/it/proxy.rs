@@ -31,7 +31,7 @@ impl Side {
         Side::run(Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("proxy").args(args))
     }
 
-    /// One that inherits a limit of so many open files, which it may raise.
+    /// One that inherits a limit of this many open files, which it may raise.
     fn limited(files: u32, args: &[&str]) -> Side {
         let limit = format!("ulimit -Sn {files}; exec \"$0\" proxy \"$@\"");
         Side::run(Command::new("sh").args(["-c", &limit, env!("CARGO_BIN_EXE_vmcc")]).args(args))
@@ -217,7 +217,7 @@ fn programs_use_both_paths() {
     assert_eq!(code, 0);
     assert!(asked(stream, &data) == data);
     is_seen(&client, metrics_at, data.len() as u64);
-    // Nobody listens there: the program is told what the server's side was.
+    // Nothing listens there: the program gets the cause that the server saw.
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     assert_eq!(socks(socks_at, 1, nobody).1, 5);
     assert_eq!(socks_to(socks_at, 1, "no..name", 80).1, 4);
@@ -238,15 +238,18 @@ fn programs_use_both_paths() {
     assert_eq!(&buffer[..len], [&head[..], b"pong"].concat());
     drop(association);
 
-    let (code, ways) =
+    let (code, routes) =
         answer(&["paths", &at, "--local", "127.0.0.1", "--local", "127.0.0.2", "--probes", "3"]);
-    let ways = ways.as_array().unwrap();
-    assert_eq!((code, ways.len()), (0, 2));
-    assert!(ways.iter().all(|way| way["path"] == true && way["rtt_ms"].as_f64() > Some(0.0)), "{ways:?}");
+    let routes = routes.as_array().unwrap();
+    assert_eq!((code, routes.len()), (0, 2));
+    assert!(
+        routes.iter().all(|route| route["path"] == true && route["rtt_ms"].as_f64() > Some(0.0)),
+        "{routes:?}"
+    );
     // Both end at the same address, which is all there is of a way within a host; and what is known by use counts more than probes.
-    assert_eq!((&ways[0]["chosen"], &ways[1]["overlap"]), (&true.into(), &1.0.into()), "{ways:?}");
-    assert!(ways.iter().all(|way| way["hops"][0]["address"] == "127.0.0.1"), "{ways:?}");
-    assert!(ways.iter().any(|way| way["of_traffic"] == true), "{ways:?}");
+    assert_eq!((&routes[0]["chosen"], &routes[1]["overlap"]), (&true.into(), &1.0.into()), "{routes:?}");
+    assert!(routes.iter().all(|route| route["hops"][0]["address"] == "127.0.0.1"), "{routes:?}");
+    assert!(routes.iter().any(|route| route["of_traffic"] == true), "{routes:?}");
 
     // The server's side may be started again: the next program's connection makes a new one of ours.
     assert_eq!(server.end(), Some(130));
@@ -308,7 +311,7 @@ fn unmodified_browser_works_through_the_proxy() {
     let at = server.address("listening for clients").to_string();
     let mut client = Side::start(&[&at, "--socks", "127.0.0.1:0", "--keys", &users.keys("client")]);
     let socks_at = client.address("listening for SOCKS5");
-    // It goes to the loopback without a proxy unless it is told not to.
+    // Without this setting it goes to the loopback directly.
     let mut browser = common::chromium(users.folder.path());
     browser.args(["--proxy-bypass-list=<-loopback>", "--virtual-time-budget=20000", "--dump-dom"]);
     browser.arg(format!("--proxy-server=socks5://{socks_at}"));
@@ -587,8 +590,8 @@ fn untrusted_peers_and_open_listeners_are_refused() {
         2,
         &["no.such.host.invalid: ", "check the name"],
     );
-    let (code, ways) = answer(&["paths", "192.0.2.1:9", "--local", "127.0.0.1", "--probes", "1"]);
-    assert_eq!((code, &ways[0]["path"]), (3, &false.into()), "{ways}");
+    let (code, routes) = answer(&["paths", "192.0.2.1:9", "--local", "127.0.0.1", "--probes", "1"]);
+    assert_eq!((code, &routes[0]["path"]), (3, &false.into()), "{routes}");
 }
 
 #[test]

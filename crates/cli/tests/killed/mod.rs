@@ -189,7 +189,7 @@ impl Traced {
         (call != "sendto" || !only_lists(pid, entry.args[1])).then_some(call)
     }
 
-    /// Kills what was started and waits until the kernel has let go of all of it.
+    /// Kills what was started and waits until the kernel has released all of it.
     fn kill_all(&self) {
         for pid in &self.alive {
             // A thread is killed with its process.

@@ -12,7 +12,7 @@ use vmcc_scenario::Plan;
 /// Name of the copy of the scenario inside a result folder.
 pub const SCENARIO_FILE: &str = "scenario.toml";
 
-/// Runs of so many `threads` at the same time: as many as are `wanted`, else what the processors are enough for, but never
+/// Runs of this many `threads` at the same time: as many as are `wanted`, else what the processors are enough for, but never
 /// more than `engine` bears.
 pub fn jobs(engine: &dyn Engine, wanted: Option<usize>, threads: usize) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -137,7 +137,7 @@ fn interrupted_session_resumes_to_the_same_results() {
     };
     let stop = AtomicBool::new(false);
     session.execute(&Execution { jobs: 2, stop: &stop, progress: &counted }).unwrap();
-    assert_eq!(begun.load(Ordering::SeqCst), 4, "those that were finished before are told at once");
+    assert_eq!(begun.load(Ordering::SeqCst), 4, "cases finished before are reported at once");
     let summary = session.summary("a test".into());
     session.assemble(&summary, &inputs()).unwrap().unwrap().publish().unwrap();
 

@@ -215,7 +215,7 @@ pub enum Job {
     /// Sends as long as it may.
     #[default]
     Endless,
-    /// Transfers so many bytes.
+    /// Transfers this many bytes.
     Transfer(u64),
     /// Asks for something, again and again.
     Requests,

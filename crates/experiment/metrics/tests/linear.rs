@@ -8,7 +8,7 @@ use vmcc_testkit::allocations::{Counting, asked_by};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// So many connections with a request and a probe each, spread over entries.
+/// This many connections with a request and a probe each, spread over entries.
 fn run(connections: usize, entries: usize) -> Observed {
     let end = Moment::from_us(1_000_000);
     let entry = |index: usize| Entry { label: format!("e{index}"), stop: end, ..Entry::default() };
@@ -56,7 +56,7 @@ fn figures_of_connections_and_entries_cost_linear_memory() {
     assert!(per_entry < 10.0, "eight times the entries ask for {per_entry} times the memory");
 }
 
-/// Bytes that a look-up asks for beside the figures of so many entries.
+/// Bytes that a look-up asks for beside the figures of this many entries.
 fn asked_by_get(entries: usize) -> u64 {
     let extra = |entry: usize| (format!("traffic.e{entry}.goodput_bps"), vmcc_metrics::Extra::Number(1.0));
     let metrics =

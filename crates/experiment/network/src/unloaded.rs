@@ -21,7 +21,7 @@ pub struct Framing {
 pub enum Lead {
     /// A handshake: one round trip of packets without payload.
     Handshake,
-    /// A request of so many bytes in the other direction.
+    /// A request of this many bytes in the other direction.
     Request(u64),
 }
 

@@ -53,7 +53,7 @@ impl IdleConnections {
     /// Opens connections under a congestion control, and waits until each has both subflows.
     ///
     /// # Errors
-    /// The kernel refuses, or so many files may not be open.
+    /// The kernel refuses, or the limit of open files is too low.
     pub fn connect(&mut self, kernel_name: &str, count: usize) -> Result<(), Error> {
         allow_files(count)?;
         self.pair.select(kernel_name)?;

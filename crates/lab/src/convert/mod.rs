@@ -1,8 +1,8 @@
 //! From a scenario's case to the lab's input. What the kernel engine cannot express is refused by key.
 
-mod lanes;
 mod network;
 mod quic;
+mod subnets;
 mod traffic;
 
 #[cfg(test)]

@@ -113,8 +113,8 @@ fn nic_shape(t: &model::VirtualHost, nic: &LinkSettings) -> Result<Option<Shape>
     shape(nic, "topology.path_marking").map(Some)
 }
 
-/// Hosts and switches that route. What the number of a pair's routes comes from is called `lanes_key`.
-fn routed(network: &Network, pairs: &Pairs, lanes_key: &'static str) -> Result<(Layout, Vec<Path>), Error> {
+/// Hosts and switches that route. What the number of a pair's routes comes from is called `subnets_key`.
+fn routed(network: &Network, pairs: &Pairs, subnets_key: &'static str) -> Result<(Layout, Vec<Path>), Error> {
     let name = |host: &vmcc_network::Host| host.node.index();
     let links = (0..).map(LinkId).take(network.links.len());
     let uses = Uses::of(network);
@@ -122,7 +122,7 @@ fn routed(network: &Network, pairs: &Pairs, lanes_key: &'static str) -> Result<(
         nodes: network.nodes.clone(),
         node_of_host: network.hosts.iter().map(name).collect(),
         links: links.map(|link| routed_link(network, link, &uses)).collect::<Result<_, _>>()?,
-        lanes_key,
+        subnets_key,
         routes: routes(network, pairs)?,
     };
     // What they do to packets is their links' business.

@@ -1,7 +1,7 @@
-//! Connections of the user-space transport: which lanes they take, and how they behave.
+//! Connections of the user-space transport: which subnets they take, and how they behave.
 
-use super::lanes::{lane_on, named, subflows};
 use super::refuse;
+use super::subnets::{named, subflows, subnet_on};
 use crate::Error;
 use crate::spec::{Cc, Path, Quic, Transport, UDP_HEADERS_BYTES};
 use crate::traffic_gen::{AckPolicy, Settings};
@@ -30,19 +30,19 @@ pub(super) fn check(traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<
     Ok(())
 }
 
-/// Its lanes are those of the paths that it names, or all, but no more than it has subflows.
+/// Its subnets are those of the paths that it names, or all, but no more than it has subflows.
 pub(super) fn transport(
     scenario: &Scenario,
     traffic: &Traffic,
     cc: &Cc,
     key: &impl Fn(&str) -> String,
-    (lanes, paths): (&[usize], &[Path]),
+    (subnets, paths): (&[usize], &[Path]),
 ) -> Result<Transport, Error> {
     let Cc::Own(params) = cc else { return refuse(key("cc"), "a kernel's own algorithm, for QUIC") };
     let named = named(traffic, paths, &key("path"))?;
     let mut own: Vec<usize> = match named.as_slice() {
-        [] => (0..lanes.len()).collect(),
-        some => some.iter().map(|path| lane_on(*path, lanes, &key("path"))).collect::<Result<_, _>>()?,
+        [] => (0..subnets.len()).collect(),
+        some => some.iter().map(|path| subnet_on(*path, subnets, &key("path"))).collect::<Result<_, _>>()?,
     };
     if let Some(count) = subflows(scenario, traffic).map(|count| count as usize) {
         if count > own.len() {
@@ -51,7 +51,7 @@ pub(super) fn transport(
         own.truncate(count);
     }
     let settings = settings(scenario, traffic, params, key)?;
-    Ok(Transport::Quic(Box::new(Quic { lanes: own, settings })))
+    Ok(Transport::Quic(Box::new(Quic { subnets: own, settings })))
 }
 
 fn settings(
@@ -110,14 +110,14 @@ mod tests {
 
     #[test]
     fn paths_are_the_named_ones_up_to_the_subflow_count() {
-        for (more, lanes) in [
+        for (more, subnets) in [
             ("", &[0, 1, 2][..]),
             ("subflows=2", &[0, 1]),
             ("path=['c','a']", &[2, 0]),
             ("path=['c','a']\nsubflows=1", &[2]),
             ("path='b'", &[1]),
         ] {
-            assert_eq!(quic(more).lanes, lanes, "{more}");
+            assert_eq!(quic(more).subnets, subnets, "{more}");
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn case(text: &str) -> ResolvedCase {
     plan.unwrap().cases.swap_remove(0)
 }
 
-fn lanes(spec: &LabSpec) -> usize {
+fn subnets(spec: &LabSpec) -> usize {
     spec.paths_of(&spec.flows[0]).len()
 }
 
@@ -115,7 +115,7 @@ fn virtual_host_has_a_subnet_per_vnic_and_moves_them() {
     let specs =
         convert(name, &["variant=moving", "topology.vnics=3", "topology.nic_of_vnic=[0,1,1]"]).unwrap();
     let spec = &specs[0];
-    assert_eq!((lanes(spec), spec.paths.len()), (3, 2));
+    assert_eq!((subnets(spec), spec.paths.len()), (3, 2));
     assert_eq!(spec.paths_of(&spec.flows[0]), [0, 1, 1]);
     let [remap] = spec.remaps[..] else { panic!("{:?}", spec.remaps) };
     assert_eq!((remap.at, remap.vm, remap.vnic, remap.nic), (Nanos::from_secs(4), 0, 1, 0));
@@ -174,7 +174,7 @@ fn linger(text: &str) -> Nanos {
     linger
 }
 
-/// The last counts of a connection's sockets are seen by whoever looks at them, and a machine that is off does not look.
+/// The last counts of a connection's sockets are read by the guest, and a descheduled guest does not read them.
 #[test]
 fn served_files_stay_until_the_vm_has_read_them() {
     let machine = |text: &str| text.replace("[topology]", "machines='client'\n[topology]");
@@ -233,8 +233,8 @@ fn entries_between_the_same_hosts_have_the_same_number_of_subflows() {
         assert!(text.starts_with("traffic.first.subflows: "), "{text}");
         assert!(text.contains("another entry") && text.contains("the same number"), "{text}");
     }
-    assert_eq!(lanes(&spec("subflows=4", "subflows=4").unwrap()), 4);
-    assert_eq!(lanes(&spec("protocol='tcp'", "subflows=4").unwrap()), 4, "TCP takes the first way");
+    assert_eq!(subnets(&spec("subflows=4", "subflows=4").unwrap()), 4);
+    assert_eq!(subnets(&spec("protocol='tcp'", "subflows=4").unwrap()), 4, "TCP takes the first way");
 }
 
 /// A message that names a key which no scenario has helps nobody.
@@ -392,9 +392,10 @@ fn congestion_generator_has_a_flow_per_path() {
         let noise = "[[traffic]]\nkind='congestion-generator'\nmax_rate='10mbit'\nmin_duration='1s'\nmax_duration='2s'\n";
         of_text(&format!("{network}{noise}{more}"))
     };
-    let lanes = |more: &str| of(more).unwrap().flows[1..].iter().map(Flow::first_lane).collect::<Vec<_>>();
-    assert_eq!(lanes(""), [0, 1]);
-    assert_eq!(lanes("path='b'\n"), [1]);
+    let subnets =
+        |more: &str| of(more).unwrap().flows[1..].iter().map(Flow::first_subnet).collect::<Vec<_>>();
+    assert_eq!(subnets(""), [0, 1]);
+    assert_eq!(subnets("path='b'\n"), [1]);
     assert!(of("").unwrap().flows[1].job.is_datagrams());
     let seeds: Vec<u64> = [1, 2]
         .map(|seed| match &of("").unwrap().with_seed(seed).flows[1].job {

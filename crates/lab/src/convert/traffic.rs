@@ -1,7 +1,7 @@
 //! Traffic: one flow, and so one program, per pair of hosts.
 
-use super::lanes::{lane_on, named, subflows};
 use super::network::Pairs;
+use super::subnets::{named, subflows, subnet_on};
 use super::{quic, refuse};
 use crate::Error;
 use crate::spec::{Cc, Flow, Generating, Job, Layout, Path, Probing, Requests, Role, Transport};
@@ -41,9 +41,9 @@ pub(super) fn convert(
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
             // Answers carry the data, and clients are `from`.
             let (from, to) = if matches!(like.job, Job::Requests(_)) { (to, from) } else { (from, to) };
-            let lanes = layout.paths_between(from, to, paths.len());
-            for transport in transports(scenario, traffic, &like.cc, &key, (&lanes, paths))? {
-                let unloaded = unloaded((&network, scenario.host.mtu), (from, to), (&transport, &lanes));
+            let subnets = layout.paths_between(from, to, paths.len());
+            for transport in transports(scenario, traffic, &like.cc, &key, (&subnets, paths))? {
+                let unloaded = unloaded((&network, scenario.host.mtu), (from, to), (&transport, &subnets));
                 let at = |(start, stop): &(Nanos, Nanos)| Flow {
                     from,
                     to,
@@ -154,7 +154,7 @@ fn objects(
         return refuse(key("limit"), "what is fetched ends with `stop`");
     }
     if traffic.common.pairing != Pairing::OneToOne {
-        return refuse(key("pairing"), "whoever fetches, fetches from one cache");
+        return refuse(key("pairing"), "each client fetches from one cache");
     }
     let (Topology::ParallelPaths(_) | Topology::VirtualHost(_)) = &scenario.topology else {
         return refuse(key("kind"), "traffic of kind \"poisson\" where nodes route");
@@ -210,7 +210,7 @@ fn requests(
         return refuse(key("think"), "its programs ask at once");
     }
     if traffic.common.pairing != Pairing::OneToOne {
-        return refuse(key("pairing"), "whoever asks, asks one server");
+        return refuse(key("pairing"), "each client asks one server");
     }
     Ok(Requests {
         program,
@@ -261,7 +261,7 @@ fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
     traffic.protocol(&scenario.host) == Protocol::Mptcp && traffic.kind.has_connections()
 }
 
-/// Everything of an entry but the hosts, and the lanes between them.
+/// Everything of an entry but the hosts, and the subnets between them.
 fn common(
     scenario: &Scenario,
     traffic: &Traffic,
@@ -295,7 +295,7 @@ fn common(
         to: 0,
         cc,
         ecn,
-        transport: Transport::Tcp { lane: 0 },
+        transport: Transport::Tcp { subnet: 0 },
         class: common.class,
         connections,
         job,
@@ -314,19 +314,19 @@ const MPTCP_HEADER_BYTES: u32 = TCP_HEADER_BYTES + 20;
 /// Headers of IPv4 and UDP. Those of QUIC are left out: the time on the empty network is a lower bound.
 const QUIC_HEADER_BYTES: u32 = 28;
 
-/// Timing on the empty network of what a transport transfers over its lanes.
+/// Timing on the empty network of what a transport transfers over its subnets.
 fn unloaded(
     (network, mtu): (&Network, Bytes),
     (from, to): (usize, usize),
-    (transport, lanes): (&Transport, &[usize]),
+    (transport, subnets): (&Transport, &[usize]),
 ) -> Option<Unloaded> {
     let host = |index: usize| u32::try_from(index).map(HostId).ok();
     let mut draws = 0..;
     let mut draw = || draws.next().unwrap_or(0);
-    let mut routes = network.routes.between(host(from)?, host(to)?, lanes.len(), &mut draw);
+    let mut routes = network.routes.between(host(from)?, host(to)?, subnets.len(), &mut draw);
     let header_bytes = match transport {
-        Transport::Tcp { lane } => {
-            let at = lanes.iter().position(|own| own == lane).filter(|at| *at < routes.len());
+        Transport::Tcp { subnet } => {
+            let at = subnets.iter().position(|own| own == subnet).filter(|at| *at < routes.len());
             routes = at.map_or(routes.clone(), |at| vec![routes.swap_remove(at)]);
             TCP_HEADER_BYTES
         }
@@ -386,65 +386,71 @@ fn pairs(
     }
 }
 
-/// A pair of hosts has so many lanes for all its connections.
-fn check_subflows(given: Option<u32>, key: String, (lanes, paths): (&[usize], &[Path])) -> Result<(), Error> {
-    // From the number of paths on they are ways by hash; there one subflow is what entries have that give none.
-    let hashed = lanes.iter().any(|lane| *lane >= paths.len());
+/// A pair of hosts has this many subnets for all its connections.
+fn check_subflows(
+    given: Option<u32>,
+    key: String,
+    (subnets, paths): (&[usize], &[Path]),
+) -> Result<(), Error> {
+    // From the number of paths on they are routes by hash; there one subflow is what entries have that give none.
+    let hashed = subnets.iter().any(|subnet| *subnet >= paths.len());
     match given.or(hashed.then_some(1)) {
-        Some(count) if count as usize != lanes.len() && hashed => Err(Error::NotExpressible {
+        Some(count) if count as usize != subnets.len() && hashed => Err(Error::NotExpressible {
             key,
-            problem: format!("{count} here, {} in another entry between the same hosts", lanes.len()),
+            problem: format!("{count} here, {} in another entry between the same hosts", subnets.len()),
             remedy: "give both the same number, or use `--engine sim`".to_owned(),
         }),
-        Some(count) if count as usize != lanes.len() => {
+        Some(count) if count as usize != subnets.len() => {
             refuse(key, "a connection has one subflow per path, or per vNIC")
         }
         _ => Ok(()),
     }
 }
 
-/// Transports of an entry's flows over the lanes between two hosts, each given by its path. Probes have one per lane.
+/// Transports of an entry's flows over the subnets between two hosts, each given by its path. Probes have one per subnet.
 fn transports(
     scenario: &Scenario,
     traffic: &Traffic,
     cc: &Cc,
     key: &impl Fn(&str) -> String,
-    (lanes, paths): (&[usize], &[Path]),
+    (subnets, paths): (&[usize], &[Path]),
 ) -> Result<Vec<Transport>, Error> {
     if quic::is_quic(scenario, traffic) {
-        return Ok(vec![quic::transport(scenario, traffic, cc, key, (lanes, paths))?]);
+        return Ok(vec![quic::transport(scenario, traffic, cc, key, (subnets, paths))?]);
     }
     if !matches!(traffic.kind, TrafficKind::Probe(_) | TrafficKind::CongestionGenerator(_)) {
-        return Ok(vec![transport(scenario, traffic, key, (lanes, paths))?]);
+        return Ok(vec![transport(scenario, traffic, key, (subnets, paths))?]);
     }
-    let one = |path: usize| lane_on(path, lanes, &key("path")).map(|lane| Transport::Tcp { lane });
+    let one = |path: usize| subnet_on(path, subnets, &key("path")).map(|subnet| Transport::Tcp { subnet });
     match named(traffic, paths, &key("path"))? {
-        none if none.is_empty() => Ok((0..lanes.len()).map(|lane| Transport::Tcp { lane }).collect()),
+        none if none.is_empty() => Ok((0..subnets.len()).map(|subnet| Transport::Tcp { subnet }).collect()),
         some => some.into_iter().map(one).collect(),
     }
 }
 
 /// The paths that an entry names.
-/// Transport of a flow over the lanes between its hosts, each given by its path.
+/// Transport of a flow over the subnets between its hosts, each given by its path.
 fn transport(
     scenario: &Scenario,
     traffic: &Traffic,
     key: &impl Fn(&str) -> String,
-    (lanes, paths): (&[usize], &[Path]),
+    (subnets, paths): (&[usize], &[Path]),
 ) -> Result<Transport, Error> {
     let multipath = is_multipath(scenario, traffic);
     if multipath {
-        check_subflows(subflows(scenario, traffic), key("subflows"), (lanes, paths))?;
+        check_subflows(subflows(scenario, traffic), key("subflows"), (subnets, paths))?;
     }
     let key = key("path");
     let named = named(traffic, paths, &key)?;
-    let lane_on = |path: usize| lane_on(path, lanes, &key);
+    let subnet_on = |path: usize| subnet_on(path, subnets, &key);
     match (multipath, named.as_slice()) {
         (true, []) => Ok(Transport::Mptcp { first: 0 }),
-        (true, [first, ..]) if named.len() == paths.len() => Ok(Transport::Mptcp { first: lane_on(*first)? }),
+        (true, [first, ..]) if named.len() == paths.len() => {
+            Ok(Transport::Mptcp { first: subnet_on(*first)? })
+        }
         (true, _) => refuse(key, "an MPTCP connection over some of the paths"),
-        (false, []) => Ok(Transport::Tcp { lane: 0 }),
-        (false, [path]) => Ok(Transport::Tcp { lane: lane_on(*path)? }),
+        (false, []) => Ok(Transport::Tcp { subnet: 0 }),
+        (false, [path]) => Ok(Transport::Tcp { subnet: subnet_on(*path)? }),
         (false, _) => refuse(key, "a TCP connection over several paths"),
     }
 }

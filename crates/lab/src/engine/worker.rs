@@ -38,7 +38,7 @@ pub(super) enum Answer {
     Failed { kind: ErrorKind, message: String },
 }
 
-/// Runs inside the guest until it is told to quit.
+/// Runs inside the guest until a request to quit.
 ///
 /// # Errors
 /// An answer cannot be written into `directory`.

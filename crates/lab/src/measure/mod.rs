@@ -201,7 +201,7 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
             }
         }
         if let Some(quic) = transfer.flow.quic() {
-            let (used, paths) = (transfer.paths_used(), quic.lanes.len());
+            let (used, paths) = (transfer.paths_used(), quic.subnets.len());
             if used < paths {
                 warnings.push(format!("traffic {label}: a connection used {used} of {paths} paths"));
             }

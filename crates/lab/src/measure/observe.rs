@@ -143,7 +143,7 @@ fn probes(spec: &LabSpec, seen: &Seen) -> Vec<Probe> {
     let of_flow = |((flow, report), started_us): ((_, &Report), &u64)| {
         let flow: &Flow = flow;
         let spec::Job::Probes(probing) = &flow.job else { return Vec::new() };
-        let path = spec.paths_of(flow).get(flow.first_lane()).copied();
+        let path = spec.paths_of(flow).get(flow.first_subnet()).copied();
         let probe = |request: &Request| {
             let sent = Moment(Moment::from_us(*started_us).0 + ps(request.sent_s));
             Probe {

@@ -38,17 +38,17 @@ pub enum Role {
     Competing,
 }
 
-/// Transport of a flow, and the lanes that it uses: the paths, or the vNICs of a virtual machine.
+/// Transport of a flow, and the subnets that it uses: the paths, or the vNICs of a virtual machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transport {
-    /// Single-path TCP over one lane.
+    /// Single-path TCP over one subnet.
     Tcp {
-        /// The lane.
-        lane: usize,
+        /// The subnet.
+        subnet: usize,
     },
-    /// MPTCP over every lane, the first subflow over lane `first`.
+    /// MPTCP over every subnet, the first subflow over subnet `first`.
     Mptcp {
-        /// The lane.
+        /// The subnet.
         first: usize,
     },
     /// Multipath QUIC of the user-space transport.
@@ -58,8 +58,8 @@ pub enum Transport {
 /// Connections of the user-space transport.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quic {
-    /// The lanes that they have a path on; the first one carries the handshake.
-    pub lanes: Vec<usize>,
+    /// The subnets that they have a path on; the first one carries the handshake.
+    pub subnets: Vec<usize>,
     /// Their settings.
     pub settings: Settings,
 }
@@ -404,12 +404,12 @@ impl Flow {
         }
     }
 
-    /// The lane of a single-path flow, or of the first subflow.
-    pub(crate) fn first_lane(&self) -> usize {
+    /// The subnet of a single-path flow, or of the first subflow.
+    pub(crate) fn first_subnet(&self) -> usize {
         match &self.transport {
-            Transport::Tcp { lane } => *lane,
+            Transport::Tcp { subnet } => *subnet,
             Transport::Mptcp { first } => *first,
-            Transport::Quic(quic) => quic.lanes.first().copied().unwrap_or(0),
+            Transport::Quic(quic) => quic.subnets.first().copied().unwrap_or(0),
         }
     }
 

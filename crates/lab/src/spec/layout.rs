@@ -61,7 +61,7 @@ pub enum Sharing {
 
 impl Layout {
     /// Subnets between the hosts, and so subflows of an MPTCP connection: one per path, or one per vNIC.
-    pub(crate) fn lanes(&self, paths: usize) -> usize {
+    pub(crate) fn subnets(&self, paths: usize) -> usize {
         match self {
             Self::ParallelPaths => paths,
             Self::VirtualHost(host) => host.nic_of_vnic.len(),
@@ -71,15 +71,15 @@ impl Layout {
 
     /// Numbers of the elements that are limited, with their scenario keys, in a network of `paths` paths.
     pub(super) fn counts(&self, paths: usize) -> Vec<(usize, &'static str)> {
-        let lanes = self.lanes(paths);
+        let subnets = self.subnets(paths);
         match self {
             Self::ParallelPaths => vec![(paths, "topology.paths")],
-            Self::VirtualHost(_) => vec![(paths, "topology.nics"), (lanes, "topology.vnics")],
-            Self::Routed(routed) => vec![(lanes, routed.lanes_key)],
+            Self::VirtualHost(_) => vec![(paths, "topology.nics"), (subnets, "topology.vnics")],
+            Self::Routed(routed) => vec![(subnets, routed.subnets_key)],
         }
     }
 
-    /// The path that each lane between two hosts takes at the start, of so many `paths`. From that number on they are
+    /// The path that each subnet between two hosts takes at the start, of this many `paths`. From that number on they are
     /// routes that have no name.
     pub(crate) fn paths_between(&self, from: usize, to: usize, paths: usize) -> Vec<usize> {
         match self {
@@ -87,7 +87,7 @@ impl Layout {
             Self::VirtualHost(host) => host.nic_of_vnic.clone(),
             Self::Routed(routed) => {
                 let routes = routed.routes(from, to).iter().enumerate();
-                routes.map(|(lane, pair)| pair.path.map_or(paths + lane, |path| path.index())).collect()
+                routes.map(|(subnet, pair)| pair.path.map_or(paths + subnet, |path| path.index())).collect()
             }
         }
     }

@@ -20,8 +20,8 @@ pub use routed::{OfPaths, Routed, RoutedLink};
 use crate::Error;
 use vmcc_units::{Bytes, Nanos};
 
-/// One subnet per lane, and at most 8 subflows per connection in the kernel.
-const MAX_LANES: usize = 8;
+/// Subnets of a pair of hosts: the kernel has at most 8 subflows per connection.
+const MAX_SUBNETS: usize = 8;
 /// The lab is for one machine; beyond this the programs measure each other.
 const MAX_CONNECTIONS: u32 = 100;
 /// Files are compared with what was sent when all have arrived.
@@ -66,7 +66,7 @@ pub struct LabSpec {
     pub notsent_lowat: Option<Bytes>,
     /// Shortest retransmission timeout; 1 ms or more.
     pub min_rto: Option<Nanos>,
-    /// Paths of a connection that are spared when an algorithm finds that they share a bottleneck.
+    /// Paths of a connection that stay open when an algorithm finds that they share a bottleneck.
     pub min_paths: u32,
 }
 
@@ -115,7 +115,7 @@ impl LabSpec {
         }
     }
 
-    /// The path of each lane of a flow at the start; see [`Layout::paths_between`].
+    /// The path of each subnet of a flow at the start; see [`Layout::paths_between`].
     pub(crate) fn paths_of(&self, flow: &Flow) -> Vec<usize> {
         self.layout.paths_between(flow.from, flow.to, self.paths.len())
     }
@@ -126,10 +126,10 @@ impl LabSpec {
     /// [`Error::Spec`] or [`Error::NotExpressible`], naming the key.
     pub fn check(&self) -> Result<(), Error> {
         for (count, key) in self.layout.counts(self.paths.len()) {
-            if count == 0 || count > MAX_LANES {
+            if count == 0 || count > MAX_SUBNETS {
                 return Err(Error::not_expressible(
                     key,
-                    format!("{count} of them; it takes 1 to {MAX_LANES}"),
+                    format!("{count} of them; it takes 1 to {MAX_SUBNETS}"),
                 ));
             }
         }
@@ -198,15 +198,17 @@ impl LabSpec {
     fn check_flow(&self, flow: &Flow) -> Result<(), Error> {
         let key = |key: &str| format!("traffic[{}].{key}", flow.label);
         self.layout.check_direction(flow, self.hosts.len(), &key("to"))?;
-        let lanes = self.paths_of(flow).len();
-        if flow.first_lane() >= lanes {
-            return Err(Error::spec(key("path"), format!("lane number {} of {lanes}", flow.first_lane())));
+        let subnets = self.paths_of(flow).len();
+        if flow.first_subnet() >= subnets {
+            return Err(Error::spec(
+                key("path"),
+                format!("subnet number {} of {subnets}", flow.first_subnet()),
+            ));
         }
-        if flow
-            .quic()
-            .is_some_and(|quic| quic.lanes.is_empty() || quic.lanes.iter().any(|lane| *lane >= lanes))
-        {
-            return Err(Error::spec(key("path"), format!("a lane beyond {lanes}, or none")));
+        if flow.quic().is_some_and(|quic| {
+            quic.subnets.is_empty() || quic.subnets.iter().any(|subnet| *subnet >= subnets)
+        }) {
+            return Err(Error::spec(key("path"), format!("a subnet beyond {subnets}, or none")));
         }
         if flow.connections == 0 || flow.connections > MAX_CONNECTIONS {
             let problem =
@@ -314,7 +316,7 @@ mod tests {
         refused(|s| s.sample_interval = Nanos::ZERO, "interval");
         refused(|s| s.flows.clear(), "traffic");
         refused(|s| s.flows[0].role = Role::Competing, "traffic");
-        refused(|s| s.flows[0].transport = Transport::Tcp { lane: 1 }, "traffic[bulk].path");
+        refused(|s| s.flows[0].transport = Transport::Tcp { subnet: 1 }, "traffic[bulk].path");
         refused(|s| s.flows[0].to = 0, "traffic[bulk].to");
         refused(|s| s.flows[0].to = 2, "traffic[bulk].to");
         refused(|s| s.flows[0].connections = 0, "traffic[bulk].connections");

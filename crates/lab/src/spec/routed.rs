@@ -59,8 +59,8 @@ pub struct Routed {
     /// Every direction of every link.
     pub links: Vec<RoutedLink>,
     /// Scenario key that determines the number of routes of a pair.
-    pub lanes_key: &'static str,
-    /// By sender and receiver: lane k is route k. Acknowledgments of one pair take the routes of the reversed pair.
+    pub subnets_key: &'static str,
+    /// By sender and receiver: subnet k is route k. Acknowledgments of one pair take the routes of the reversed pair.
     pub routes: BTreeMap<(usize, usize), Vec<RoutePair>>,
 }
 

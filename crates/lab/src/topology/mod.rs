@@ -2,8 +2,8 @@
 //!
 //! Every host is a namespace, or several that are plugged in at the same place: flows that differ in congestion
 //! control or ECN need TCP stacks of their own, because Linux settles both by namespace when a connection begins.
-//! Lane k is the subnet 10.77.k.0/24: a subflow leaves by the port of its addresses without any routing rule.
-//! A lane is a path, or a vNIC of every virtual machine. Nothing is made outside namespaces of this run, so
+//! Subnet k is 10.77.k.0/24: a subflow leaves by the port of its addresses without any routing rule.
+//! A subnet is a path, or a vNIC of every virtual machine. Nothing is made outside namespaces of this run, so
 //! removing these removes everything.
 //!
 //! | module | |
@@ -21,7 +21,7 @@ mod virtual_host;
 mod wire;
 
 pub(crate) use shape::QueueReader;
-pub(crate) use stack::{lane_of, on_lane};
+pub(crate) use stack::{on_subnet, subnet_of};
 use wire::Interface;
 pub(crate) use wire::{in_namespace, no_ipv6};
 
@@ -127,8 +127,8 @@ impl Topology {
             topology.stacks.push(Stack::new(number, plan, netns, (spec, false))?);
         }
         for stack in topology.stacks.iter().filter(|stack| stack.host == host) {
-            for (lane, card) in cards.iter().enumerate().take(stack.lanes) {
-                topology.take_card(spec, stack, lane, *card)?;
+            for (subnet, card) in cards.iter().enumerate().take(stack.subnets) {
+                topology.take_card(spec, stack, subnet, *card)?;
             }
             if matches!(spec.layout, Layout::VirtualHost(_)) {
                 virtual_host::answer_for_own(&stack.netns)?;
@@ -138,14 +138,14 @@ impl Topology {
         Ok(topology)
     }
 
-    fn take_card(&self, spec: &LabSpec, stack: &Stack, lane: usize, card: u32) -> Result<(), Error> {
-        let name = format!("p{lane}");
+    fn take_card(&self, spec: &LabSpec, stack: &Stack, subnet: usize, card: u32) -> Result<(), Error> {
+        let name = format!("p{subnet}");
         let moved = Links::open().and_then(|mut links| links.move_to(card, stack.netns.raw_fd(), &name));
         moved.map_err(|e| Error::kernel("moving a network card to", stack.netns.name(), e))?;
         let routed = matches!(spec.layout, Layout::Routed(_));
         let interface = Interface {
             name,
-            addresses: vec![stack.address(lane)],
+            addresses: vec![stack.address(subnet)],
             hardware: routed.then_some(wire::ROUTED),
             routed,
         };
@@ -167,7 +167,7 @@ impl Topology {
     pub(crate) fn server_of(&self, flow: usize, described: &Flow) -> Ipv4Addr {
         let (sender, receiver) = self.ends[flow];
         let server = if described.job.is_fetched() { sender } else { receiver };
-        self.stacks[server].address(described.first_lane())
+        self.stacks[server].address(described.first_subnet())
     }
 
     /// Namespaces in which flows start, and those in which they end, each once.

@@ -35,7 +35,7 @@ pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Resu
     Ok(between)
 }
 
-/// The hosts' ports stay as they are, so nobody is told.
+/// The hosts' ports stay as they are, so no event is sent.
 pub(super) fn cut(middle: &Netns, up: bool) -> Result<(), Error> {
     if up {
         return bring_up(middle, "lt", None);

@@ -9,7 +9,7 @@
 //! direction of a link is a veth pair of its own: leg `o` sends and has the port's queue, leg `i` receives. Where a
 //! link delays or loses packets they pass a namespace of wires in between, whose legs have netem, or a user-space link between them.
 //!
-//! A subflow leaves its stack on its lane's interface. From there on rules (`from A to B`) say by which port a node
+//! A subflow leaves its stack on its subnet's interface. From there on rules (`from A to B`) say by which port a node
 //! sends it on, so that any set of routes is possible, whatever else goes to the same host. Nobody asks for hardware
 //! addresses (`wire::ROUTED`). Only what carries packets is made: idle parts of a network change nothing.
 
@@ -74,11 +74,11 @@ pub(super) fn build(
     let mut builder = Builder { spec, routed, nodes, wires, in_userspace, userspace_links, tables, rules };
     let ports = builder.links()?;
     for stack in stacks {
-        (0..stack.lanes).try_for_each(|lane| builder.plug_in(stack, lane))?;
+        (0..stack.subnets).try_for_each(|subnet| builder.plug_in(stack, subnet))?;
     }
     for (flow, (sender, receiver)) in spec.flows.iter().zip(ends) {
-        for (lane, way) in routed.routes(flow.from, flow.to).iter().enumerate() {
-            let (from, to) = (stacks[*sender].address(lane), stacks[*receiver].address(lane));
+        for (subnet, way) in routed.routes(flow.from, flow.to).iter().enumerate() {
+            let (from, to) = (stacks[*sender].address(subnet), stacks[*receiver].address(subnet));
             builder.lay(&way.forward, from, to)?;
             builder.lay(&way.reverse, to, from)?;
         }
@@ -141,12 +141,12 @@ impl<'a> Builder<'a> {
         self.rule(wires, Match::ReceivedBy(near), &far)
     }
 
-    /// A stack's interface on a lane.
-    fn plug_in(&mut self, stack: &Stack, lane: usize) -> Result<(), Error> {
+    /// A stack's interface on a subnet.
+    fn plug_in(&mut self, stack: &Stack, subnet: usize) -> Result<(), Error> {
         let Some(&at) = self.nodes.get(&self.routed.node_of_host[stack.host]) else { return Ok(()) };
-        let (port, address) = (format!("v{}.{lane}", stack.number), stack.address(lane));
-        let name = format!("p{lane}");
-        let addresses = stack.addresses_here(lane);
+        let (port, address) = (format!("v{}.{subnet}", stack.number), stack.address(subnet));
+        let name = format!("p{subnet}");
+        let addresses = stack.addresses_here(subnet);
         let interface = Interface { name, addresses, hardware: Some(ROUTED), routed: true };
         plug(&Leg::routed(at, port.as_str()), &stack.netns, interface)?;
         self.rule(at, Match::To(address), &port)

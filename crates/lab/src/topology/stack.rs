@@ -16,8 +16,8 @@ pub(super) struct StackPlan {
     cc: String,
     ecn: Option<bool>,
     listens: bool,
-    /// Interfaces that its flows need, from lane 0 on.
-    lanes: usize,
+    /// Interfaces that its flows need, from subnet 0 on.
+    subnets: usize,
 }
 
 /// The sending and the receiving stack of each flow.
@@ -31,22 +31,22 @@ pub(super) struct Stack {
     /// Among all stacks of the run, from 0.
     pub(super) number: usize,
     listens: bool,
-    /// Its interfaces, from lane 0 on.
-    pub(super) lanes: usize,
+    /// Its interfaces, from subnet 0 on.
+    pub(super) subnets: usize,
     /// It is that of a virtual machine: the namespace only has the near ends of the machine's user-space links.
     elsewhere: bool,
 }
 
-/// The lane that an address belongs to.
-pub(crate) fn lane_of(address: Ipv4Addr) -> Option<usize> {
-    let [10, 77, lane, _] = address.octets() else { return None };
-    Some(usize::from(lane))
+/// The subnet that an address belongs to.
+pub(crate) fn subnet_of(address: Ipv4Addr) -> Option<usize> {
+    let [10, 77, subnet, _] = address.octets() else { return None };
+    Some(usize::from(subnet))
 }
 
-/// The address of the same stack on another lane.
-pub(crate) fn on_lane(address: Ipv4Addr, lane: usize) -> Ipv4Addr {
+/// The address of the same stack on another subnet.
+pub(crate) fn on_subnet(address: Ipv4Addr, subnet: usize) -> Ipv4Addr {
     let [first, second, _, last] = address.octets();
-    Ipv4Addr::new(first, second, u8::try_from(lane).unwrap_or(u8::MAX), last)
+    Ipv4Addr::new(first, second, u8::try_from(subnet).unwrap_or(u8::MAX), last)
 }
 
 /// The stacks that the flows of `spec` need, and the sender's and the receiver's of each flow.
@@ -59,11 +59,11 @@ pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
         };
         let index = plans.iter().position(same).unwrap_or_else(|| {
             let (role, cc, ecn) = (flow.role, cc.clone(), flow.ecn);
-            plans.push(StackPlan { host, role, cc, ecn, listens, lanes: 0 });
+            plans.push(StackPlan { host, role, cc, ecn, listens, subnets: 0 });
             plans.len() - 1
         });
         plans[index].listens |= listens;
-        plans[index].lanes = plans[index].lanes.max(spec.paths_of(flow).len());
+        plans[index].subnets = plans[index].subnets.max(spec.paths_of(flow).len());
         index
     };
     let ends = spec.flows.iter().map(|flow| {
@@ -85,7 +85,7 @@ impl Stack {
         (spec, elsewhere): (&LabSpec, bool),
     ) -> Result<Self, Error> {
         set_up(&netns, spec, plan)?;
-        Ok(Self { netns, host: plan.host, number, listens: plan.listens, lanes: plan.lanes, elsewhere })
+        Ok(Self { netns, host: plan.host, number, listens: plan.listens, subnets: plan.subnets, elsewhere })
     }
 
     /// True if it belongs to a virtual machine, of which only the near ends of user-space links are here.
@@ -93,21 +93,24 @@ impl Stack {
         self.elsewhere
     }
 
-    /// Addresses that its interface on a lane gets here: none for a virtual machine, which sets its own.
-    pub(super) fn addresses_here(&self, lane: usize) -> Vec<Ipv4Addr> {
-        (!self.elsewhere).then(|| self.address(lane)).into_iter().collect()
+    /// Addresses that its interface on a subnet gets here: none for a virtual machine, which sets its own.
+    pub(super) fn addresses_here(&self, subnet: usize) -> Vec<Ipv4Addr> {
+        (!self.elsewhere).then(|| self.address(subnet)).into_iter().collect()
     }
 
-    /// Its address on a lane.
-    pub(super) fn address(&self, lane: usize) -> Ipv4Addr {
+    /// Its address on a subnet.
+    pub(super) fn address(&self, subnet: usize) -> Ipv4Addr {
         let byte = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
-        Ipv4Addr::new(10, 77, byte(lane), byte(self.number + 1))
+        Ipv4Addr::new(10, 77, byte(subnet), byte(self.number + 1))
     }
 
-    /// The MPTCP endpoints: whoever listens announces an address on each of its lanes.
+    /// The MPTCP endpoints: a listener announces an address in each of its subnets.
     pub(super) fn announce(&self) -> Result<(), Error> {
-        let addresses: Vec<_> =
-            if self.listens { (0..self.lanes).map(|lane| self.address(lane)).collect() } else { Vec::new() };
+        let addresses: Vec<_> = if self.listens {
+            (0..self.subnets).map(|subnet| self.address(subnet)).collect()
+        } else {
+            Vec::new()
+        };
         let done = self.netns.run(move || {
             let mut manager = PathManager::open()?;
             manager.set_limits(vmcc_netlink::MAX_LIMIT, vmcc_netlink::MAX_LIMIT)?;
@@ -196,7 +199,7 @@ mod tests {
             cc: cc.to_owned(),
             ecn: None,
             listens: false,
-            lanes: 1,
+            subnets: 1,
         };
         let plans = [plan(0, "reno"), plan(0, "cubic"), plan(1, "reno")];
         let names: Vec<String> = (0..3).map(|index| StackPlan::name(&plans, index, &hosts)).collect();

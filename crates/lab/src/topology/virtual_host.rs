@@ -16,7 +16,7 @@
 //! With hard caps the legs `u` and `w` have the vNIC's rate, and `up` and `dn` are shaped only where the VMs could
 //! fill the path. With borrowing the legs are plain and `up` has one class per VM.
 //!
-//! Lane j, the subnet of vNIC j, reaches a client at the NIC that vNIC j is mapped to. All ports of a client have
+//! Subnet j, that of vNIC j, reaches a client at the NIC that vNIC j is mapped to. All ports of a client have
 //! one hardware address, so that a vNIC that moved finds the client at its new NIC as a machine behind a
 //! routed network would be found; the client's way back is one route.
 
@@ -115,8 +115,8 @@ impl Builder<'_> {
     fn lending(&self, shape: &Shape, guarantees: &[Guarantee]) -> PortConfig {
         let class = |(vm, guarantee): (usize, &Guarantee)| {
             let stacks = self.stacks.iter().filter(move |stack| stack.host == vm);
-            let lanes = self.layout.nic_of_vnic.len();
-            let addresses = stacks.flat_map(|stack| (0..lanes).map(|lane| stack.address(lane)));
+            let subnets = self.layout.nic_of_vnic.len();
+            let addresses = stacks.flat_map(|stack| (0..subnets).map(|subnet| stack.address(subnet)));
             let filter = addresses.map(|address| Filter { from: Some(address.into()), ..Filter::default() });
             ClassConfig {
                 weight: guarantee.weight,
@@ -161,8 +161,8 @@ impl Builder<'_> {
     fn client(&self, stack: &Stack) -> Result<(), Error> {
         for (nic, path) in self.spec.paths.iter().enumerate() {
             let port = format!("c{}.{nic}", stack.number);
-            let lanes = self.layout.nic_of_vnic.iter().enumerate().filter(|(_, mapped)| **mapped == nic);
-            let addresses = lanes.map(|(lane, _)| stack.address(lane)).collect();
+            let subnets = self.layout.nic_of_vnic.iter().enumerate().filter(|(_, mapped)| **mapped == nic);
+            let addresses = subnets.map(|(subnet, _)| stack.address(subnet)).collect();
             let number = u8::try_from(stack.number).unwrap_or(u8::MAX);
             // Locally administered, the same at every NIC.
             let hardware = Some([0x02, 0x76, 0x6d, 0, 0, number]);

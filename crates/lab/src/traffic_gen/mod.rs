@@ -1,6 +1,6 @@
 //! Traffic generator over the multipath QUIC transport: endless streams between two programs, with reports from both ends.
 //!
-//! Each end is told what to do by a [`TrafficJob`], and reports what it sees by an [`Event`] on each line of what it writes, at once: it may be
+//! Each end gets a [`TrafficJob`], and reports what it sees by an [`Event`] on each line of what it writes, at once: it may be
 //! killed at any moment. What arrives is compared with what was sent.
 
 mod pattern;
@@ -46,7 +46,7 @@ pub(crate) enum TrafficJob {
         /// Time of the order, after 1970: reports count from it.
         since: Duration,
         /// Ends of each route; the first one carries the handshake.
-        ways: Vec<(IpAddr, SocketAddr)>,
+        address_pairs: Vec<(IpAddr, SocketAddr)>,
         /// Connections, each over all routes.
         connections: u32,
         /// Of its connections.
@@ -67,7 +67,7 @@ pub struct Settings {
     pub params: [u64; MAX_PARAMS],
     /// One window for all paths, instead of one for each.
     pub combined: bool,
-    /// Paths that are spared when the algorithm finds that they share a bottleneck.
+    /// Paths that stay open when the algorithm finds that they share a bottleneck.
     pub min_paths: u32,
     /// Which path takes the next packet, by its name.
     pub scheduler: String,
@@ -119,7 +119,7 @@ pub(crate) enum Event {
         /// The connection's number.
         connection: u32,
         /// Its route.
-        way: usize,
+        route: usize,
         /// Time.
         at: Duration,
         /// Reason.
@@ -171,7 +171,7 @@ pub(crate) struct PathSample {
     /// The connection's number.
     pub connection: u32,
     /// Its route.
-    pub way: usize,
+    pub route: usize,
     /// Time.
     pub at: Duration,
     /// Smoothed round trip; 0 before the first sample.
@@ -255,7 +255,7 @@ pub(crate) enum TrafficGenError {
 /// Does what is ordered, and tells of it.
 ///
 /// # Errors
-/// It cannot be done. What goes on and then ends early is told by a note.
+/// The job is impossible. One that starts and ends early is reported by a note.
 pub(crate) fn run(job: &TrafficJob, out: impl Write + Send + 'static) -> Result<(), TrafficGenError> {
     match job {
         TrafficJob::Receive { since, at, port, settings, every } => {
@@ -264,16 +264,16 @@ pub(crate) fn run(job: &TrafficJob, out: impl Write + Send + 'static) -> Result<
             let config = Arc::new(settings.config(MAX_PATHS)?);
             block_on(receive::receive((at, *port), config, *every, reporter))?
         }
-        TrafficJob::Send { since, ways, connections, settings, lasts, every } => {
+        TrafficJob::Send { since, address_pairs, connections, settings, lasts, every } => {
             let reporter = Reporter::begin(*since, out)?;
-            let config = Arc::new(settings.config(ways.len())?);
-            block_on(send::send(ways, *connections, config, (*lasts, *every), reporter))?
+            let config = Arc::new(settings.config(address_pairs.len())?);
+            block_on(send::send(address_pairs, *connections, config, (*lasts, *every), reporter))?
         }
     }
 }
 
 impl Settings {
-    fn config(&self, ways: usize) -> Result<Config, TrafficGenError> {
+    fn config(&self, address_pairs: usize) -> Result<Config, TrafficGenError> {
         let algorithm =
             Algorithm::by_name(&self.algorithm).map_err(|e| TrafficGenError::Setting(e.to_string()))?;
         let scheduler = Scheduler::by_name(&self.scheduler)
@@ -290,7 +290,7 @@ impl Settings {
                 AckPolicy::Best => AckPath::Best,
                 AckPolicy::First => AckPath::Fixed(0),
             },
-            max_paths: u32::try_from(ways).unwrap_or(u32::MAX),
+            max_paths: u32::try_from(address_pairs).unwrap_or(u32::MAX),
             max_ack_delay: span(self.max_ack_delay),
             stream_window: self.receive_window,
             connection_window: self.receive_window,
@@ -424,17 +424,18 @@ mod tests {
             assert!(begun.elapsed() < DEADLINE, "the receiver does not listen");
             thread::sleep(Duration::from_millis(1));
         }
-        let ways = [3, 4].map(|last| (ip(last), SocketAddr::new(ip(last - 2), port))).to_vec();
+        let address_pairs = [3, 4].map(|last| (ip(last), SocketAddr::new(ip(last - 2), port))).to_vec();
         let lasts = Duration::from_millis(400);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let job = TrafficJob::Send { since, ways, connections: 2, settings: settings(), lasts, every };
+        let job =
+            TrafficJob::Send { since, address_pairs, connections: 2, settings: settings(), lasts, every };
         run(&job, sender.clone()).unwrap();
         let sent = sender.events();
         for connection in [0, 1] {
             assert!(sent.contains(&Event::Established { connection }), "{sent:?}");
-            for way in [0, 1] {
-                let of_way = |event: &&Event| matches!(event, Event::Path(p) if (p.connection, p.way) == (connection, way));
-                let Some(Event::Path(last)) = sent.iter().rfind(of_way) else { panic!("{sent:?}") };
+            for route in [0, 1] {
+                let of_route = |event: &&Event| matches!(event, Event::Path(p) if (p.connection, p.route) == (connection, route));
+                let Some(Event::Path(last)) = sent.iter().rfind(of_route) else { panic!("{sent:?}") };
                 assert!(last.acked_bytes > 0 && last.cwnd_pkt > 0 && last.srtt_us > 0, "{last:?}");
             }
         }
@@ -454,7 +455,7 @@ mod tests {
     fn invalid_settings_name_their_value() {
         let job = |settings: Settings, last| TrafficJob::Send {
             since: Duration::ZERO,
-            ways: vec![(IpAddr::from([192, 0, 2, last]), SocketAddr::from(([127, 0, 0, 1], 9)))],
+            address_pairs: vec![(IpAddr::from([192, 0, 2, last]), SocketAddr::from(([127, 0, 0, 1], 9)))],
             connections: 1,
             settings,
             lasts: Duration::from_millis(1),

@@ -22,7 +22,7 @@ impl Pattern {
         Pattern(bytes)
     }
 
-    /// So many bytes of a stream from `offset` on, at most [`Pattern::PIECE`] and less than a period.
+    /// This many bytes of a stream from `offset` on, at most [`Pattern::PIECE`] and less than a period.
     pub(super) fn at(&self, offset: u64, len: usize) -> &[u8] {
         let begin = (offset % PERIOD as u64) as usize;
         &self.0[begin..begin + len.min(PERIOD)]

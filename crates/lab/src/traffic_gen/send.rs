@@ -17,7 +17,7 @@ use vmcc_udp::{Connection, Endpoint, PathEvent, Source, sources};
 
 /// A handshake takes no longer, also where each packet of it is lost some times.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The other end is told that it is over, if it can be.
+/// Notifies the other end of the end, if possible.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Until the handshake may be confirmed, or the peer has given connection ids.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -30,7 +30,7 @@ struct Flow {
 }
 
 pub(super) async fn send(
-    ways: &[(IpAddr, SocketAddr)],
+    address_pairs: &[(IpAddr, SocketAddr)],
     connections: u32,
     config: Arc<Config>,
     (lasts, every): (Duration, Duration),
@@ -39,9 +39,9 @@ pub(super) async fn send(
     let end = reporter.at(lasts);
     let tls = trust::client(&Identity::generate()?, Trust::Any, ALPN)?;
     let endpoint = Endpoint::new(None)?;
-    let routes = routes(&endpoint, ways)?;
+    let routes = routes(&endpoint, address_pairs)?;
     let Some(first) = routes.first().copied() else {
-        return Err(TrafficGenError::Setting("there is no way to send on".to_owned()));
+        return Err(TrafficGenError::Setting("there is no route to send on".to_owned()));
     };
     let mut begun = Vec::new();
     for number in 0..connections {
@@ -60,7 +60,7 @@ pub(super) async fn send(
         reporter.report(&[Event::Established { connection: number }])?;
         flows.push(Flow::begin(number, connection, &routes, &pattern, &reporter));
     }
-    report_periodically(&flows, ways, (end, every), &reporter).await?;
+    report_periodically(&flows, address_pairs, (end, every), &reporter).await?;
     flows.iter().flat_map(|flow| &flow.tasks).for_each(JoinHandle::abort);
     endpoint.close_all(0, "done");
     drop(timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await);
@@ -70,7 +70,7 @@ pub(super) async fn send(
 /// Tells of every path until it is over.
 async fn report_periodically(
     flows: &[Flow],
-    ways: &[(IpAddr, SocketAddr)],
+    address_pairs: &[(IpAddr, SocketAddr)],
     (end, every): (Instant, Duration),
     reporter: &Reporter,
 ) -> io::Result<()> {
@@ -80,24 +80,27 @@ async fn report_periodically(
         tokio::select! {
             biased;
             () = sleep_until(end) => {
-                return reporter.report(&flows.iter().flat_map(|flow| flow.events(ways, reporter)).collect::<Vec<_>>());
+                return reporter.report(&flows.iter().flat_map(|flow| flow.events(address_pairs, reporter)).collect::<Vec<_>>());
             }
             _ = ticks.tick() => {
-                reporter.report(&flows.iter().flat_map(|flow| flow.events(ways, reporter)).collect::<Vec<_>>())?;
+                reporter.report(&flows.iter().flat_map(|flow| flow.events(address_pairs, reporter)).collect::<Vec<_>>())?;
             }
         }
     }
 }
 
 /// A socket at each address here.
-fn routes(endpoint: &Endpoint, ways: &[(IpAddr, SocketAddr)]) -> Result<Vec<Route>, TrafficGenError> {
+fn routes(
+    endpoint: &Endpoint,
+    address_pairs: &[(IpAddr, SocketAddr)],
+) -> Result<Vec<Route>, TrafficGenError> {
     let own = sources()?;
     let route = |(ip, remote): &(IpAddr, SocketAddr)| {
         let bound = endpoint.bind_source(&Source::at(*ip, &own), 0);
         let local = bound.map_err(|source| TrafficGenError::Socket { address: *ip, source })?;
         Ok(Route { local, remote: *remote })
     };
-    ways.iter().map(route).collect()
+    address_pairs.iter().map(route).collect()
 }
 
 impl Flow {
@@ -108,21 +111,22 @@ impl Flow {
         pattern: &Arc<Pattern>,
         reporter: &Reporter,
     ) -> Flow {
-        let ways = Arc::new(Mutex::new(HashMap::from([(0, 0)])));
-        let opening = open(connection.clone(), routes.to_vec(), ways.clone(), (number, reporter.clone()));
-        let watching = watch(connection.clone(), ways, (number, reporter.clone()));
+        let route_of_path = Arc::new(Mutex::new(HashMap::from([(0, 0)])));
+        let opening =
+            open(connection.clone(), routes.to_vec(), route_of_path.clone(), (number, reporter.clone()));
+        let watching = watch(connection.clone(), route_of_path, (number, reporter.clone()));
         let writing = write(connection.clone(), pattern.clone(), (number, reporter.clone()));
         let tasks = vec![tokio::spawn(opening), tokio::spawn(watching), tokio::spawn(writing)];
         Flow { number, connection, tasks }
     }
 
-    fn events(&self, ways: &[(IpAddr, SocketAddr)], reporter: &Reporter) -> Vec<Event> {
+    fn events(&self, address_pairs: &[(IpAddr, SocketAddr)], reporter: &Reporter) -> Vec<Event> {
         let at = reporter.now();
         let event = |path: vmcc_transport::PathReport| {
-            let way = ways.iter().position(|(ip, _)| *ip == path.route.local.ip())?;
+            let route = address_pairs.iter().position(|(ip, _)| *ip == path.route.local.ip())?;
             Some(Event::Path(PathSample {
                 connection: self.number,
-                way,
+                route,
                 at,
                 srtt_us: u32::try_from(path.srtt.us()).unwrap_or(u32::MAX),
                 cwnd_pkt: path.cwnd_pkt,
@@ -141,19 +145,19 @@ impl Flow {
 async fn open(
     connection: Connection,
     routes: Vec<Route>,
-    ways: Arc<Mutex<HashMap<u32, usize>>>,
+    route_of_path: Arc<Mutex<HashMap<u32, usize>>>,
     (number, reporter): (u32, Reporter),
 ) {
-    for (way, route) in routes.into_iter().enumerate().skip(1) {
+    for (index, route) in routes.into_iter().enumerate().skip(1) {
         loop {
             match connection.open_path(route) {
                 Ok(path) => {
-                    ways.lock().unwrap_or_else(PoisonError::into_inner).insert(path, way);
+                    route_of_path.lock().unwrap_or_else(PoisonError::into_inner).insert(path, index);
                     break;
                 }
                 Err(PathError::TooEarly | PathError::NoIds | PathError::Limit) => sleep(RETRY_INTERVAL).await,
                 Err(error) => {
-                    let reason = format!("no path on way {way}: {error}");
+                    let reason = format!("no path on route {index}: {error}");
                     drop(reporter.report(&[Event::Broken { connection: number, reason }]));
                     return;
                 }
@@ -162,22 +166,22 @@ async fn open(
     }
 }
 
-/// Tells which paths are given up.
+/// Reports closed paths.
 async fn watch(
     connection: Connection,
-    ways: Arc<Mutex<HashMap<u32, usize>>>,
+    route_of_path: Arc<Mutex<HashMap<u32, usize>>>,
     (number, reporter): (u32, Reporter),
 ) {
     while let Ok(event) = connection.path_event().await {
         let PathEvent::Closed { path, code } = event else { continue };
-        let way = ways.lock().unwrap_or_else(PoisonError::into_inner).get(&path).copied();
-        let closed = |way| Event::Closed {
+        let route = route_of_path.lock().unwrap_or_else(PoisonError::into_inner).get(&path).copied();
+        let closed = |route| Event::Closed {
             connection: number,
-            way,
+            route,
             at: reporter.now(),
             why: PathClose::of(code).into(),
         };
-        drop(reporter.report(&way.map(closed).into_iter().collect::<Vec<_>>()));
+        drop(reporter.report(&route.map(closed).into_iter().collect::<Vec<_>>()));
     }
 }
 

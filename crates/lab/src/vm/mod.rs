@@ -63,7 +63,7 @@ pub struct VirtualMachine {
 }
 
 impl VirtualMachine {
-    /// Boots one with so many network cards, which runs `program` until it is dropped, for `time_limit` at most.
+    /// Boots one with this many network cards, which runs `program` until it is dropped, for `time_limit` at most.
     ///
     /// # Errors
     /// Its namespace, its taps or its folder cannot be made. That it does not boot its first run says.
@@ -111,18 +111,18 @@ impl VirtualMachine {
         let number = self.next;
         self.next += 1;
         let mut userspace_links = Vec::new();
-        for (lane, near) in
-            topology.stacks_of(host).flat_map(|stack| lanes_of(spec, host).map(move |l| (l, stack)))
+        for (subnet, near) in
+            topology.stacks_of(host).flat_map(|stack| subnets_of(spec, host).map(move |l| (l, stack)))
         {
             // From the machine to the network first; a path's directions are from host 0's side.
             let wires = match (spec.userspace_links_impair(), host) {
-                (true, 0) => (spec.paths[lane].out.wire, spec.paths[lane].back.wire),
-                (true, _) => (spec.paths[lane].back.wire, spec.paths[lane].out.wire),
+                (true, 0) => (spec.paths[subnet].out.wire, spec.paths[subnet].back.wire),
+                (true, _) => (spec.paths[subnet].back.wire, spec.paths[subnet].out.wire),
                 (false, _) => (Wire::default(), Wire::default()),
             };
-            let near = LinkEnd { at: near, name: format!("p{lane}") };
-            let far = LinkEnd { at: &self.netns, name: format!("tap{lane}") };
-            userspace_links.push(UserspaceLink::start(&far, &near, wires, (spec.machines.seed, lane))?);
+            let near = LinkEnd { at: near, name: format!("p{subnet}") };
+            let far = LinkEnd { at: &self.netns, name: format!("tap{subnet}") };
+            userspace_links.push(UserspaceLink::start(&far, &near, wires, (spec.machines.seed, subnet))?);
         }
         let job = Job { case: case.clone(), host: spec.hosts[host].clone(), seed: spec.machines.seed };
         Ok(Session {
@@ -164,8 +164,8 @@ fn with_usual(path: &OsStr) -> OsString {
     both
 }
 
-/// The lanes that a host's flows need.
-fn lanes_of(spec: &LabSpec, host: usize) -> std::ops::Range<usize> {
+/// The subnets that a host's flows need.
+fn subnets_of(spec: &LabSpec, host: usize) -> std::ops::Range<usize> {
     0..cards(spec, host)
 }
 

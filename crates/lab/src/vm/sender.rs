@@ -218,11 +218,11 @@ impl<'a> Run<'a> {
     }
 
     fn await_go(&self) -> Result<(), Error> {
-        let mut glance = Instant::now();
+        let mut last_poll = Instant::now();
         while take::<()>(self.directory, &format!("{}.go", self.number)).is_none() {
-            if glance.elapsed() > ABORT_POLL_INTERVAL {
+            if last_poll.elapsed() > ABORT_POLL_INTERVAL {
                 self.check()?;
-                glance = Instant::now();
+                last_poll = Instant::now();
             }
             thread::sleep(START_POLL_INTERVAL);
         }
@@ -275,7 +275,7 @@ impl<'a> Run<'a> {
         (guard, record): (&mut RunGuard, &mut Record),
     ) -> Result<crate::sampler::Samples, Error> {
         let limit = self.spec.duration.to_duration() + GRACE_PERIOD;
-        let (mut glance, mut seldom, mut over) = (Duration::ZERO, Duration::ZERO, false);
+        let (mut next_poll, mut next_sample, mut over) = (Duration::ZERO, Duration::ZERO, false);
         while sending.iter().any(|one| one.left.is_none()) || !serving.is_over() {
             let elapsed = start.elapsed();
             for one in sending.iter_mut() {
@@ -284,15 +284,15 @@ impl<'a> Run<'a> {
             // What its sockets do when its receiver has ended is nobody's traffic.
             if !over {
                 sampler.take(micros(elapsed))?;
-                if elapsed >= seldom || sending.iter().any(|one| one.is_closing(elapsed)) {
-                    seldom = elapsed + SLOW_SAMPLE_INTERVAL;
+                if elapsed >= next_sample || sending.iter().any(|one| one.is_closing(elapsed)) {
+                    next_sample = elapsed + SLOW_SAMPLE_INTERVAL;
                     sampler.ask_now_and_then()?;
                 }
             }
             guard.act(|| sampler.ask_now_and_then())?;
             over = serving.is_over() && sending.iter().all(|one| one.is_over(elapsed));
-            if elapsed >= glance {
-                glance = elapsed + ABORT_POLL_INTERVAL;
+            if elapsed >= next_poll {
+                next_poll = elapsed + ABORT_POLL_INTERVAL;
                 self.check()?;
                 serving.look(self.directory, self.number)?;
             }

@@ -133,7 +133,7 @@ mod tests {
             to: 1,
             cc: Cc::Native("reno".into()),
             ecn: None,
-            transport: Transport::Tcp { lane: 0 },
+            transport: Transport::Tcp { subnet: 0 },
             class: 0,
             connections: 1,
             job: Job::Sized { size: Bytes::new(1000), rate: None },

@@ -90,7 +90,7 @@ impl Workload for Generator<'_> {
             Ok(socket)
         });
         let socket = socket.map_err(|e: io::Error| Error::kernel("connecting a socket in", at.name(), e))?;
-        let interface = (self.flow.from << 8) + self.flow.first_lane();
+        let interface = (self.flow.from << 8) + self.flow.first_subnet();
         let periods = self.generating.periods(interface, lasts.as_secs_f64());
         let packet = self.generating.packet;
         InProcess::spawn(at, "congestion generator", move |end| generate(&socket, &periods, packet, end))

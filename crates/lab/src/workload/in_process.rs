@@ -18,7 +18,7 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// Begins `work`, which ends soon after it is told to.
+    /// Begins `work`, which ends soon after a stop request.
     pub(super) fn spawn(
         at: &Netns,
         what: &'static str,

@@ -1,5 +1,5 @@
 //! Connections that a client of what holds objects keeps: a thread each, which asks for one object at a time, in the order in which they were
-//! wanted, as clients of memcached do. What became of it is told in lines: `opened` with a connection's number and port, and for each object the
+//! wanted, as clients of memcached do. It reports in lines: `opened` with a connection's number and port, and for each object the
 //! connection's number, the object, when it was wanted, when it was asked for and how long after it was wanted it was there (`-`: never).
 
 use super::http_client::{Plan, STACK_BYTES, connect, exchange, is_late, port_of, run_arrivals};
@@ -27,7 +27,7 @@ struct Wanted {
 /// Line of a connection's report, or its failure.
 type Line = io::Result<String>;
 
-/// Opens so many connections, and begins fetches on them in turn until their time is over.
+/// Opens this many connections, and begins fetches on them in turn until their time is over.
 pub(super) fn fetch_persistent(plan: Plan, count: u32, end: &AtomicBool) -> Ended {
     let plan = Arc::new(plan);
     let (tell, told) = channel();

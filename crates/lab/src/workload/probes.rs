@@ -1,6 +1,6 @@
 //! Probes: small datagrams at a steady pace, which the far end sends back at once; both ends are threads of ours.
 //!
-//! A request carries its number, and so does its answer; the clock is that of who asks. What either thread waits for its
+//! A request carries its number, and so does its answer; times are of the clock of the client. What either thread waits for its
 //! processor counts as the path's: on a busy host some tenths of a millisecond.
 
 use super::in_process::{InProcess, exit_with};
@@ -131,8 +131,8 @@ fn ask(socket: &UdpSocket, probing: &Probing, lasts: Duration, end: &AtomicBool)
             next = now + Duration::from_nanos(gap.max(1));
             continue;
         }
-        let patience = if over { POLL_INTERVAL } else { next.saturating_sub(now).min(POLL_INTERVAL) };
-        match receive(socket, patience) {
+        let wait = if over { POLL_INTERVAL } else { next.saturating_sub(now).min(POLL_INTERVAL) };
+        match receive(socket, wait) {
             Ok(Some(number)) => {
                 let now = begun.elapsed();
                 if let Some((at, took @ None)) = sent.get_mut(number as usize) {
@@ -157,9 +157,9 @@ fn ask(socket: &UdpSocket, probing: &Probing, lasts: Duration, end: &AtomicBool)
 }
 
 /// The number of an answer that comes in time.
-fn receive(socket: &UdpSocket, patience: Duration) -> io::Result<Option<u32>> {
+fn receive(socket: &UdpSocket, timeout: Duration) -> io::Result<Option<u32>> {
     let mut packet = [0; 1 << 16];
-    socket.set_read_timeout(Some(patience.max(Duration::from_micros(1))))?;
+    socket.set_read_timeout(Some(timeout.max(Duration::from_micros(1))))?;
     match socket.recv(&mut packet) {
         Ok(length) if length >= NUMBER_BYTES => {
             Ok(packet.first_chunk().map(|number| u32::from_le_bytes(*number)))

@@ -8,7 +8,7 @@ use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::sampler::{Point, QuicPathReport};
 use crate::spec::{Flow, Quic};
-use crate::topology::{lane_of, on_lane};
+use crate::topology::{on_subnet, subnet_of};
 use crate::traffic_gen::{self, Arrival, CloseReason, Event, PathSample, TrafficJob};
 use crate::{Error, Netns};
 use nix::sys::prctl::set_pdeathsig;
@@ -30,7 +30,7 @@ const NOBODY_ID: u32 = 65_534;
 const REMEDY: &str = "`vmcc doctor` says what is missing here";
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// This program, as whoever runs the lab calls [`quic_end`] by it.
+/// This program; a user of the lab has it call [`quic_end`].
 pub(super) fn own_program() -> Vec<String> {
     let program = std::env::current_exe().unwrap_or_default();
     vec![program.to_string_lossy().into_owned(), "internal".to_owned(), "quic-end".to_owned()]
@@ -52,7 +52,7 @@ pub fn quic_end(job: &str) -> Result<(), Error> {
     traffic_gen::run(&job, io::stdout()).map_err(|e| failed(e.to_string()))
 }
 
-/// Whoever changes its user is no longer killed with its parent; that is asked for once more, and whether it was too late.
+/// A change of user clears the death signal of the parent: set it again, and check whether the parent has exited already.
 fn give_up_rights() -> nix::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
@@ -105,21 +105,21 @@ impl Workload for Ends<'_> {
     ) -> Result<End, Error> {
         let own = at.run(|| Links::open()?.addresses());
         let own = own.map_err(|e| Error::kernel("listing the addresses of", at.name(), e))?;
-        let local = |lane: &usize| {
+        let local = |subnet: &usize| {
             own.iter()
                 .map(|own| own.address)
-                .find(|ip| matches!(ip, IpAddr::V4(ip) if lane_of(*ip) == Some(*lane)))
+                .find(|ip| matches!(ip, IpAddr::V4(ip) if subnet_of(*ip) == Some(*subnet)))
         };
-        let way = |lane: &usize| {
-            let remote = SocketAddr::from((on_lane(to, *lane), port));
-            let local = local(lane);
+        let pair = |subnet: &usize| {
+            let remote = SocketAddr::from((on_subnet(to, *subnet), port));
+            let local = local(subnet);
             local.map(|local| (local, remote)).ok_or_else(|| {
-                Error::spec("traffic", format!("namespace {} has no address on lane {lane}", at.name()))
+                Error::spec("traffic", format!("namespace {} has no address on subnet {subnet}", at.name()))
             })
         };
         let job = TrafficJob::Send {
             since: wall(),
-            ways: self.quic.lanes.iter().map(way).collect::<Result<_, _>>()?,
+            address_pairs: self.quic.subnets.iter().map(pair).collect::<Result<_, _>>()?,
             connections: self.flow.connections,
             settings: self.quic.settings.clone(),
             lasts: self.lasts(),
@@ -222,15 +222,15 @@ impl Ends<'_> {
         for event in sent {
             match event {
                 Event::Path(seen) => {
-                    let told = paths.entry((seen.connection, seen.way)).or_insert_with(|| QuicPathReport {
+                    let told = paths.entry((seen.connection, seen.route)).or_insert_with(|| QuicPathReport {
                         connection: name_of(seen.connection),
-                        lane: self.quic.lanes.get(seen.way).copied().unwrap_or(0),
+                        subnet: self.quic.subnets.get(seen.route).copied().unwrap_or(0),
                         ..QuicPathReport::default()
                     });
                     told.look(seen);
                 }
-                Event::Closed { connection, way, at, why } => {
-                    if let Some(told) = paths.get_mut(&(*connection, *way)) {
+                Event::Closed { connection, route, at, why } => {
+                    if let Some(told) = paths.get_mut(&(*connection, *route)) {
                         told.closed = Some((micros(*at), reason(*why)));
                     }
                 }
@@ -340,7 +340,7 @@ mod tests {
         let path = |ms: u64, reductions| {
             let at = Duration::from_millis(ms);
             Event::Path(PathSample {
-                way: 1,
+                route: 1,
                 at,
                 acked_bytes: ms,
                 lost_pkt: ms / 10,
@@ -350,14 +350,14 @@ mod tests {
         };
         let closed = Event::Closed {
             connection: 0,
-            way: 1,
+            route: 1,
             at: Duration::from_millis(40),
             why: CloseReason::NotNeeded,
         };
         let sent = [begun(0), ESTABLISHED, path(10, 0), path(20, 1), path(30, 1), closed];
         let report = read(&sent, &[begun(0)]).unwrap();
         let [told] = &report.paths[..] else { panic!("{report:?}") };
-        assert_eq!((told.connection, told.lane), (report.connections[0].port, 1));
+        assert_eq!((told.connection, told.subnet), (report.connections[0].port, 1));
         assert_eq!(told.points.iter().map(|point| point.retransmits).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!((&told.reductions[..], told.closed), (&[20_000][..], Some((40_000, Closed::Guard))));
     }

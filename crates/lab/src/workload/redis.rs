@@ -22,7 +22,7 @@ use vmcc_units::Bytes;
 
 const INSTALL_SERVER: &str = "apt-get install -y redis-server";
 const INSTALL_TOOLS: &str = "apt-get install -y redis-tools";
-/// redis-benchmark's key, unless it is told to use several.
+/// redis-benchmark's key, unless several are configured.
 const KEY: &str = "key:__rand_int__";
 /// Timeout of the value's verification.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(5);

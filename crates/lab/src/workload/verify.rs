@@ -8,7 +8,7 @@ use vmcc_scenario::model::ObjectProgram;
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// The request for an object. Whoever asks closes the connection, so that its sockets' last counts are seen.
+/// The request for an object. The client closes the connection, so that its sockets' last counts are seen.
 pub(super) fn request(of: ObjectProgram, number: usize) -> String {
     match of {
         ObjectProgram::Memcached => format!("get {}\r\n", key(number)),

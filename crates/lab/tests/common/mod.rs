@@ -126,7 +126,10 @@ pub(crate) fn judged(spec: &LabSpec, verdict: impl Fn(&RunOutput)) {
 pub(crate) fn control() -> f64 {
     let mut spec = two_paths(native("reno"), 3);
     spec.flows = [0, 1]
-        .map(|lane| Flow { transport: Transport::Tcp { lane }, ..flow(["a", "b"][lane], native("reno"), 3) })
+        .map(|subnet| Flow {
+            transport: Transport::Tcp { subnet },
+            ..flow(["a", "b"][subnet], native("reno"), 3)
+        })
         .to_vec();
     run(&spec).unwrap().metrics.goodput_bps.unwrap() / payload_bps(200)
 }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use vmcc_lab::guest::{Accel, Guest, GuestError, GuestOptions, kernel};
 
-/// `cpu.weight` of whoever has no other, and of each neighbour.
+/// Default `cpu.weight`, and that of each neighbour.
 pub const ORDINARY: u32 = 100;
 /// Weights of the credit scheduler, of which 256 is ordinary, and as `cpu.weight`.
 pub const WEIGHTS: [(u32, u32); 3] = [(8, 3), (32, 12), (128, 50)];
@@ -102,7 +102,7 @@ fn neighbour(stop: &'static AtomicBool) -> JoinHandle<()> {
         };
         let image = kernel("6.18").unwrap_or_else(|e| panic!("{e}"));
         let mut listen = |_, _: &[u8]| {
-            // Whoever waits has what it waited for after the first time.
+            // A waiter has what it waited for after the first time.
             let _ = tell.send(());
         };
         match Guest::new(options).run_streaming(&image, "sh", ["-c", BUSY], &mut listen) {

@@ -87,7 +87,7 @@ fn timeless_writes_reach_the_shared_directory_only() {
     assert_eq!(other.path().read_dir().expect("a directory").count(), 0);
 }
 
-/// A user without any privilege gets guests too; the other tests run as whoever runs the suite.
+/// A user without any privilege gets guests too; the other tests run as the user of the suite.
 #[test]
 fn timeless_needs_no_root() {
     if !nix::unistd::geteuid().is_root() {

@@ -14,7 +14,7 @@ const BACKENDS: [&str; 2] = ["bpf", "htb"];
 /// Each of two ports: what an emulated machine fills on a busy host too.
 const SLOW: &str = "20mbit";
 
-/// Every switch in one guest: each loads its programs anew, but a boot is as long as a test.
+/// Every switch in one guest: each loads its programs again, but a boot is as long as a test.
 #[test]
 fn guest_platforms_switches() {
     run_inside(module_path!(), "6.18", &["inside_"], LIMIT);

@@ -13,7 +13,7 @@ const SECONDS: u64 = 15;
 const MARKING: &str =
     "rate = '10mbit'\nbackend = 'htb'\nbuffer = '1000pkt'\nmarking = { rule = 'threshold', at = '6pkt' }";
 const DELAY_MS: u32 = 20;
-/// Of the packets that reach the router one in so many is lost.
+/// Of the packets that reach the router one in this many is lost.
 const ONE_IN: u32 = 100;
 /// And all of some flows, for as long as the retransmission timer needs to expire; the others keep the queue full.
 const DARK: Duration = Duration::from_millis(500);

@@ -294,7 +294,7 @@ impl Row {
 }
 
 /// While nothing is lost, at least 99 % of an algorithm's reductions are those of its answer to a mark; also of one that
-/// needs no ECN, and is told by its connection's ECN alone. `at_once` of the algorithms run side by side, each over a router
+/// needs no ECN, and depends on its connection's ECN alone. `at_once` of the algorithms run side by side, each over a router
 /// of its own.
 pub fn marks_are_answered_as_marks(rate: &str, flows: &[usize], seconds: u64, at_once: usize) {
     let step = format!(

@@ -123,7 +123,7 @@ fn rate_bps(ports: &[Port]) -> u64 {
 }
 
 /// The same for an MPTCP connection under vMCC over ports that mark by [`multipath::RULE`]; each of two subflows carries
-/// a part of it. Tried anew when it is not as it should be: there are kernels that skip a congestion control in BPF now and
+/// a part of it. Tried again when it is not as it should be: there are kernels that skip a congestion control in BPF now and
 /// then, after which a window grows until the queue is full (docs/reference/kernels.md), and an emulated machine may stand still until
 /// TCP gives up waiting, or be too slow to fill the ports.
 pub fn compare_multipath(

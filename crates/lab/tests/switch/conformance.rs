@@ -203,7 +203,7 @@ pub fn changes_under_traffic_lose_no_packet(backend: &str) {
 fn fill(bridge: &Bridge, to: &[u16]) -> Inbox {
     let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
     let inbox = Inbox::open(sink, FIRST_PORT..FIRST_PORT + 2);
-    // Whoever does not know the way yet keeps what it sends.
+    // A host without a neighbour entry queues its packets.
     send_datagrams(from, sink, &[FIRST_PORT]);
     assert_eq!(inbox.receive(1).len(), 1);
     send_datagrams(from, sink, to);

@@ -111,7 +111,7 @@ impl Ovs {
         self.vsctl(&format!("del-port {} {other}", self.bridge));
     }
 
-    /// Ends the daemon and starts it anew, as an upgrade does.
+    /// Restarts the daemon, as an upgrade does.
     pub fn restart(&self) {
         self.stop("vs.pid");
         self.start_switch();

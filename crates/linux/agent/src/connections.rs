@@ -63,9 +63,9 @@ pub struct Path {
     /// DCTCP's estimate of the marked share, of algorithms that have one.
     pub alpha: Option<f64>,
     /// The share of delivered packets whose ACK echoed a mark; `None` before any, and where the counts are known to have
-    /// begun anew.
+    /// restarted.
     pub ece_share: Option<f64>,
-    /// Packets delivered; the kernel's count begins anew at 2^32.
+    /// Packets delivered; the kernel's counter wraps at 2^32.
     pub delivered_pkt: u32,
     /// Those of them whose ACK echoed a mark; likewise.
     pub delivered_ce_pkt: u32,
@@ -215,7 +215,7 @@ impl Known {
     }
 }
 
-/// More marked than delivered: the latter has begun anew, and nobody knows how often.
+/// More marked than delivered: the latter has wrapped, unknown how often.
 fn share(marked: u32, delivered: u32) -> Option<f64> {
     (delivered > 0 && marked <= delivered).then(|| f64::from(marked) / f64::from(delivered))
 }

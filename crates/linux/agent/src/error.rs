@@ -179,7 +179,7 @@ fn of_records(path: &Path, source: &io::Error) -> Option<String> {
     // Without a number it is our own refusal, which says what to do.
     source.raw_os_error()?;
     let in_place = || {
-        format!("`ls -la {}` shows what is in its place; move that away, and it is made anew", path.display())
+        format!("`ls -la {}` shows what is in its place; move that away, and it is recreated", path.display())
     };
     Some(vmcc_system::remedy(source).map_or_else(in_place, str::to_owned))
 }

@@ -15,7 +15,7 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// An event is shorter.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Whoever listens to what happens.
+/// Subscribers to events.
 pub struct Follower {
     kernel: Events,
     agent: Option<UnixStream>,

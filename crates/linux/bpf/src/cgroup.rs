@@ -1,7 +1,7 @@
 //! The congestion control of a cgroup's connections.
 //!
 //! A program at the cgroup gives it to them (`kernel/probes/cgroup.bpf.c`), kept by a link that is pinned under a name that says for
-//! which cgroup and what: it outlives its process, and whoever reads the name knows what is set. A cgroup is known by its
+//! which cgroup and what: it outlives its process, and its name encodes what is set. A cgroup is known by its
 //! path; one that was removed and made again under the same path is another one, which its number tells.
 
 use crate::bpffs;

@@ -109,7 +109,7 @@ pub enum ControlError {
         "another vmcc has been loading or removing algorithms for two minutes; wait until it ends, or end it"
     )]
     Busy,
-    /// It was let go of, and somebody else holds it.
+    /// It was released, and another process holds it.
     #[error(
         "{name} stays in the kernel: {} holds it; it goes when that ends",
         holder.map_or_else(|| "something that cannot be seen from here".to_owned(), |pid| format!("process {pid}"))

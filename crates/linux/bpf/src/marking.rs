@@ -206,7 +206,7 @@ fn what_is_owed_follows_the_rate(call: Call<'_>) {
     );
 }
 
-/// The percentile of connections of so many bytes at such RTTs (ns).
+/// The percentile of connections of this many bytes at such RTTs (ns).
 fn percentile(call: Call<'_>, connections: &[(u64, u64)]) -> f64 {
     let mut table = NONE;
     for (bytes, rtt) in connections {
@@ -215,7 +215,7 @@ fn percentile(call: Call<'_>, connections: &[(u64, u64)]) -> f64 {
     call(MARKING_RTT_QUANTILE, [0; 4], &table) as f64
 }
 
-/// Whoever forges RTTs needs over a quarter of the bytes to lower the result, and three quarters to raise it.
+/// A forger of RTTs needs over a quarter of the bytes to lower the result, and three quarters to raise it.
 fn rtts_of_a_minority(call: Call<'_>) {
     let honest = 10e6;
     let near = |found: f64, ideal: f64| (found / ideal - 1.0).abs() < 0.25;

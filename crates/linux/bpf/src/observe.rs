@@ -36,7 +36,7 @@ pub struct Record {
     pub prior_cwnd_pkt: u32,
     /// Slow-start threshold in packets.
     pub ssthresh_pkt: u32,
-    /// Packets believed lost.
+    /// Packets declared lost.
     pub lost_pkt: u32,
     /// The beginning of what the algorithm keeps in the socket.
     pub private: [u64; 3],

@@ -228,7 +228,7 @@ fn laminar() -> Answer {
     ))
 }
 
-/// Linux's MPTCP scheduler hands a subflow this much at a time, unless it is told that a subflow holds enough.
+/// Linux's MPTCP scheduler hands a subflow this much at a time, unless a subflow reports enough queued data.
 const SCHEDULER_BURST_BYTES: u64 = 64 << 10;
 
 /// Checks that this network namespace limits the unsent data that subflows hold (`tcp_notsent_lowat`).

@@ -43,7 +43,7 @@ pub fn check_support() -> Result<(), ControlError> {
 }
 
 /// Gives the connections of the calling thread's network namespace that have the congestion control `from` the one `to`;
-/// how many have it now. What one keeps of a connection begins anew.
+/// how many have it now. The state of an algorithm restarts.
 ///
 /// # Errors
 /// The kernel cannot.

@@ -236,7 +236,7 @@ fn take_down_where(wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, Control
     let lock = PinLock::for_removal()?;
     let pins = lock.pins()?;
     let mut removed = remove_pins(pins.iter().filter(|pin| pin.link.is_some() && wanted(&pin.name)))?;
-    // The link goes with whoever lets go of it last.
+    // The link goes with its last reference.
     drop(pins);
     let wanted = |r: &Registration| wanted(r.config.kernel_name());
     removed.extend(unregister(registrations()?, |r| wanted(r) && (r.kept() || r.orphaned()))?);
@@ -258,7 +258,7 @@ fn still_registered(
     wanted: impl Fn(&Registration) -> bool,
 ) -> Result<Option<(String, Option<u32>)>, ControlError> {
     let mut left = None;
-    // Some kernels let go of what a pin kept a moment after it was removed.
+    // Some kernels release a pinned object a moment after its pin was removed.
     for _ in 0..20 {
         let of_ours = |r: &Registration| removed.iter().any(|name| name == r.config.kernel_name());
         let unseen = |r: &Registration| wanted(r) && !r.kept() && r.holder().is_none();

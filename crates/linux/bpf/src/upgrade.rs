@@ -1,6 +1,6 @@
 //! TCP sockets of a cgroup's programs that become MPTCP sockets.
 //!
-//! One program for all cgroups (`kernel/probes/upgrade.bpf.c`), kept by a pinned link, asks a pinned table for the cgroup of whoever
+//! One program for all cgroups (`kernel/probes/upgrade.bpf.c`), kept by a pinned link, asks a pinned table for the cgroup of the process that
 //! makes a socket: both outlive their process. The table has the number of each cgroup, and beside it a hash of its path,
 //! by which it is found after the cgroup is gone.
 
@@ -60,7 +60,7 @@ pub fn set(root: &Path, cgroup: &str) -> Result<(), ControlError> {
     }
     let (mut object, mut link) =
         attach().map_err(|e| failed(format!("{e}; see `mptcp-upgrade` of `vmcc doctor`")))?;
-    // The link last: without it the rest is nothing, and is made anew.
+    // The link last: without it the rest has no effect, and is recreated.
     let made = bpffs::in_folder(FOLDER, true, |folder| {
         cgroup::remove(&folder.join(TABLE))?;
         let mut table = object.maps_mut().find(|map| map.name() == UPGRADE_MAP).expect("the object has it");

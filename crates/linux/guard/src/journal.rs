@@ -23,7 +23,7 @@ const MAX_BYTES: u64 = 16 << 20;
 pub(crate) enum Undo {
     /// The subflow with this cookie was no backup.
     Backup { socket: [u8; 8] },
-    /// There was this endpoint of the kernel's path manager; it is made anew for a subflow between these ends.
+    /// There was this endpoint of the kernel's path manager; it is recreated for a subflow between these ends.
     Endpoint {
         /// 0: the kernel chooses its number.
         #[serde(default)]
@@ -117,7 +117,7 @@ impl Locked {
     }
 
     fn remove(self) {
-        // What stays is harmless: whoever guards next finds nothing in it.
+        // What stays is harmless: the next guard finds nothing in it.
         for name in [self.next(), self.content(), self.name.clone() + LOCK] {
             let _ = self.folder.remove(&name);
         }

@@ -13,15 +13,15 @@ pub const OMEGA: f64 = 10.0;
 /// The policies of the guard.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// Verdicts are told, and nothing is done.
+    /// Verdicts are reported, and nothing is closed.
     pub dry_run: bool,
     /// A subflow that is to be closed is made a backup before that, where the path manager allows it, and closed when
     /// everything that it has sent is acknowledged, or after this time. Zero: closed at once.
     pub drain: Duration,
-    /// Of each connection so many paths are spared when an algorithm finds that they share a bottleneck: one is closed only if so many
+    /// Paths of each connection that stay open when an algorithm finds that they share a bottleneck: one is closed only while this many
     /// others are in use. From 1.
     pub min_paths: u32,
-    /// A path is closed that has data to be acknowledged and is silent for so many RTOs while others deliver.
+    /// A path is closed that has data to be acknowledged and is silent for this many RTOs while others deliver.
     pub failed: Option<f64>,
     /// A path is suppressed (a backup, or closed) that delivers less than the best of its connection divided by this.
     pub useless: Option<f64>,

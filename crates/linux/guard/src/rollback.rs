@@ -155,9 +155,16 @@ fn undo_one(undo: &Undo, netns: u32) -> Result<Option<PathAction>, ControlError>
             Ok(done.then(|| PathAction::to(subflow, netns, Action::Released, reason)))
         }
         Undo::Endpoint { id, address, port, flags, device, token, local, remote } => {
-            let anew = subflow::restore(&Endpoint { id, address, port, flags, device })?;
+            let restored = subflow::restore(&Endpoint { id, address, port, flags, device })?;
             let reason = "its endpoint, which was away for that, is back".to_owned();
-            Ok(anew.then_some(PathAction { action: Action::TriedAgain, reason, netns, token, local, remote }))
+            Ok(restored.then_some(PathAction {
+                action: Action::TriedAgain,
+                reason,
+                netns,
+                token,
+                local,
+                remote,
+            }))
         }
     }
 }

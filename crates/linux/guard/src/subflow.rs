@@ -72,8 +72,8 @@ pub(crate) fn reopen(subflow: &Subflow) -> Result<bool, ControlError> {
 /// Has the kernel, which manages the paths, open a subflow from an address for each connection that has none; `all` are those
 /// that are there.
 ///
-/// It opens one only for an endpoint that it has not used for the connection: the endpoint is made anew, which closes what
-/// other subflows it has. So only if there are none. `going` is told of it before it goes. It comes back as a backup, so that
+/// It opens one only for an endpoint that it has not used for the connection: the endpoint is recreated, which closes what
+/// other subflows it has. So only if there are none. `going` is called before the removal. It comes back as a backup, so that
 /// its subflows have joined before they carry data (see [`Endpoint::BACKUP`]); [`restore`] clears that.
 ///
 /// # Errors
@@ -83,7 +83,7 @@ pub(crate) fn renew(
     all: &[Subflow],
     going: &mut dyn FnMut(&Endpoint) -> Result<(), ControlError>,
 ) -> Result<Reopened, ControlError> {
-    let refused = |e: io::Error| ControlError::kernel(format!("make the endpoint {address} anew"), e);
+    let refused = |e: io::Error| ControlError::kernel(format!("recreate the endpoint {address}"), e);
     let mut manager = PathManager::open().map_err(refused)?;
     let of_address = |e: &Endpoint| is_same(e.address, address) && e.flags & Endpoint::IMPLICIT == 0;
     let Some(endpoint) = manager.endpoints().map_err(refused)?.into_iter().find(of_address) else {
@@ -115,8 +115,8 @@ pub(crate) fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
         return Ok(false);
     }
     // Its number may be another one's by now.
-    let anew = Endpoint { id: 0, ..*endpoint };
-    manager.add(endpoint).or_else(|_| manager.add(&anew)).map_err(refused)?;
+    let any_id = Endpoint { id: 0, ..*endpoint };
+    manager.add(endpoint).or_else(|_| manager.add(&any_id)).map_err(refused)?;
     Ok(true)
 }
 

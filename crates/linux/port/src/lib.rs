@@ -1,4 +1,4 @@
-//! A port of a virtual switch: what it is told to do ([`PortConfig`]) and what it did ([`PortStats`]).
+//! A port of a virtual switch: its configuration ([`PortConfig`]) and its counters ([`PortStats`]).
 //!
 //! The configuration, its [`Plan`] and the statistics are data, the same on every machine. With the feature `kernel` the crate
 //! serves ports of this host ([`Port`]). The vocabulary is that of the scenario language, so that a scenario's virtual host and a

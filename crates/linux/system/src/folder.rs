@@ -1,6 +1,6 @@
 //! The folder of the records: root's alone, and what is opened there is a regular file of its own.
 //!
-//! Names are resolved from the opened folder, and no link is followed: whoever else could write there, or once could,
+//! Names are resolved from the opened folder, and no link is followed: another user who can write there, or once could,
 //! makes vmcc neither wait for a FIFO nor read or overwrite another file.
 
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};

@@ -54,7 +54,7 @@ pub fn within_inode<T: Send>(
     within(open(&file)?.as_fd(), act)
 }
 
-/// The number of the calling thread's namespace that no other gets until the machine starts anew; inode numbers are used
+/// The number of the calling thread's namespace that no other gets until a reboot; inode numbers are used
 /// again.
 ///
 /// # Errors

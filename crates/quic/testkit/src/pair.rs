@@ -1,4 +1,4 @@
-//! Two ends in one place whose packets anybody can write: what is said in them is believed. Also what the fuzz target `packets` plays with.
+//! Two ends in memory whose packets the caller can write, with valid protection. Also what the fuzz target `packets` plays with.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ pub struct Config {
     pub params: Params,
     /// Congestion windows: one per path, or one for all.
     pub coupling: Coupling,
-    /// A detector of shared bottlenecks has paths given up only while more than so many are in use (d of mTCP's MPd), at least 1.
+    /// A detector of shared bottlenecks has paths abandoned only while more than this many are in use (d of mTCP's MPd), at least 1.
     pub min_paths: u32,
     /// Packet scheduler.
     pub scheduler: Scheduler,

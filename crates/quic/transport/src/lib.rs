@@ -1,7 +1,7 @@
 //! A transport for several paths: QUIC version 1 (RFC 9000 to 9002, 9221) with draft-ietf-quic-multipath-21, whose paths share one
 //! congestion control.
 //!
-//! Nothing here reads a clock, opens a socket or asks for randomness. Whoever runs an [`Endpoint`] brings datagrams and the time, and
+//! Nothing here reads a clock, opens a socket or asks for randomness. The caller of an [`Endpoint`] provides datagrams and the time, and
 //! takes what is to leave:
 //!
 //! ```

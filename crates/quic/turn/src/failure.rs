@@ -49,7 +49,7 @@ pub enum Failure {
     Closed,
 }
 
-/// A server's words are cut after so many characters.
+/// Characters after which a server's reason is truncated.
 const MAX_REASON: usize = 80;
 
 impl Failure {

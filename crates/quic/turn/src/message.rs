@@ -214,7 +214,7 @@ impl Writer {
     }
 }
 
-/// A request that every STUN and TURN server answers, whoever asks; it does nothing.
+/// A request without effect that every STUN and TURN server answers for any client.
 pub fn binding_request(id: [u8; 12]) -> Vec<u8> {
     Writer::new(BINDING, Class::Request, id).finish()
 }

@@ -64,7 +64,7 @@ struct Peer {
     address: SocketAddr,
     channel: u16,
     state: PeerState,
-    /// That it was refused is known: who asks again wants the server to be asked again.
+    /// A known refusal: a repeated call sends the request again.
     told: bool,
     /// Time at which its channel is bound again.
     renew: Time,

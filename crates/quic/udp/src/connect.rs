@@ -208,7 +208,7 @@ impl Endpoint {
         config: Arc<Config>,
         target: &Target,
     ) -> Result<Connection, ConnectError> {
-        // Of an earlier connection, perhaps; what was found to be gone meanwhile is opened anew.
+        // Of an earlier connection, perhaps; sockets that have vanished meanwhile are reopened.
         self.close_stale(&sources().map_err(ConnectError::Sources)?);
         let mut candidates = target.candidates().map_err(ConnectError::Sources)?.into_iter();
         let mut trials: Vec<PendingAttempt> = Vec::new();

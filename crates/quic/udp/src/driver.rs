@@ -120,7 +120,7 @@ impl Driver {
 /// Drives the relay sessions and reports their changes. Returns true if a path died.
 fn drive_relays(inner: &mut Inner, cx: &mut Context<'_>) -> bool {
     let now = inner.now();
-    let (mut dead, mut news) = (Vec::new(), false);
+    let (mut dead, mut has_changed) = (Vec::new(), false);
     for at in 0..inner.relays.len() {
         let is_own_address = inner.is_own_address(at);
         let relay = &mut inner.relays[at];
@@ -129,13 +129,13 @@ fn drive_relays(inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         }
         relay.poll_flush(cx, &mut dead);
         let changed = relay.drive(now);
-        news |= changed;
+        has_changed |= changed;
         if let Some(failure) = relay.failure().filter(|_| changed) {
             relay.refuse(&io::Error::new(io::ErrorKind::NotConnected, failure), &mut dead);
         }
     }
     inner.relays.retain(|relay| !relay.is_done());
-    if news {
+    if has_changed {
         inner.relay_changes += 1;
         inner.relay_wakers.drain(..).for_each(std::task::Waker::wake);
     }

@@ -115,7 +115,7 @@ impl Endpoint {
         self.shared().lock().sockets.iter().map(Socket::local).collect()
     }
 
-    /// Closes sockets that were opened for addresses of interfaces that no longer have them, or that have come anew; but no socket that a
+    /// Closes sockets that were opened for addresses of interfaces that no longer have them, or that were re-added; but no socket that a
     /// connection uses, which would not know why.
     pub fn close_stale(&self, own: &[Source]) {
         let mut inner = self.shared().lock();

@@ -131,7 +131,7 @@ impl PathManager {
             silent: HashMap::new(),
             eviction: None,
             slots: None,
-            news: 0,
+            relay_version: 0,
             changes: 0,
             changed: true,
         };
@@ -163,7 +163,7 @@ struct PathManagerTask {
     /// Path slots as they were when a candidate of this update found none free.
     slots: Option<Vec<PathSlot>>,
     /// News of relays that were looked at.
-    news: u64,
+    relay_version: u64,
     /// Times that something changed: a path that was opened before the last one may work now.
     changes: u64,
     /// Addresses may have changed since they were looked at.
@@ -182,8 +182,8 @@ impl PathManagerTask {
                     None => std::future::pending().await,
                 }
             };
-            let mut news = self.news;
-            // Nobody waits where there is none: who does is kept until there are news.
+            let mut relay_version = self.relay_version;
+            // Only with relays: the wait ends at their next change.
             let relays = !self.target.relays.is_empty();
             tokio::select! {
                 biased;
@@ -191,8 +191,8 @@ impl PathManagerTask {
                     Ok(event) => self.on_event(event),
                     Err(_) => return,
                 },
-                () = self.connection.endpoint().wait_relay_change(&mut news), if relays => {
-                    self.news = news;
+                () = self.connection.endpoint().wait_relay_change(&mut relay_version), if relays => {
+                    self.relay_version = relay_version;
                     // Paths by one that is over are gone.
                     self.changed = true;
                 }
@@ -370,7 +370,7 @@ impl PathManagerTask {
                 .map_err(|error| format!("no socket at {}: {error}", candidate.source.ip)),
             Some(relay) => match endpoint.relay(&candidate.source, relay, candidate.remote) {
                 RelayState::Ready(local) => Ok(local),
-                // It answers, and is asked anew by the next look.
+                // It answers, and is probed again by the next scan.
                 RelayState::Lost if self.may_reallocate(&key) => return Some(Instant::now() + RECHECK_DELAY),
                 RelayState::Lost => {
                     self.fail_all_by(candidate, ALLOCATION_LOST);

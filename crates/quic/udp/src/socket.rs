@@ -204,12 +204,12 @@ impl Socket {
         let Socket { io, state, bits, .. } = self;
         let segments = || state.max_gso_segments().min(SEGMENTS);
         let hand_over = |packets: &[quinn_udp::Transmit<'_>]| {
-            // An error is told again by the first packet alone, which says whose it is, and whether it is one of offload.
+            // An error recurs for the first packet alone, which says whose it is, and whether it is one of offload.
             let several = (packets.len() > 1)
                 .then(|| io.try_io(Interest::WRITABLE, || batch::send(io, bits, packets)))
                 .filter(|sent| sent.as_ref().map_or_else(would_block, |&count| count > 0));
             let first = || io.try_io(Interest::WRITABLE, || state.try_send((&*io).into(), &packets[0]));
-            // What ICMP says of a packet before is told by the next call, once.
+            // The next call returns a pending ICMP error of an earlier packet, once.
             let again = |error| if would_block(&error) { Err(error) } else { first() };
             several.unwrap_or_else(|| first().or_else(again).map(|()| 1))
         };

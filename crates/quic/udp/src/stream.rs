@@ -22,7 +22,7 @@ pub struct SendStream {
     finished: bool,
 }
 
-/// The direction to here. Dropped before its end, the peer is told to stop.
+/// The receiving direction. Dropped before its end, it sends STOP_SENDING.
 pub struct RecvStream {
     connection: Connection,
     id: u64,

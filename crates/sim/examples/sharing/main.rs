@@ -18,7 +18,7 @@ use vmcc_metrics::observed::Connection;
 use vmcc_scenario::{Document, Overrides};
 use vmcc_sim::{Options, observe_case};
 
-/// Name, and how the algorithm is told; `{rtt}` is a round trip with queue, in milliseconds, `{rtt/8}` an eighth of it.
+/// Name and settings of an algorithm; `{rtt}` is a round trip with queue, in milliseconds, `{rtt/8}` an eighth of it.
 const DETECTORS: [(&str, &str); 8] = [
     ("off", "params.vmcc.trigger = 0"),
     ("correlation", "params.vmcc.detector = \"correlation\""),

@@ -36,12 +36,12 @@ const SEED: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
-    /// A fat tree with so many ports per switch.
+    /// A fat tree with this many ports per switch.
     FatTree {
         /// Ports per switch.
         k: u32,
     },
-    /// So many senders, one bottleneck, as many receivers.
+    /// This many senders, one bottleneck, as many receivers.
     Dumbbell {
         /// Number of flows.
         flows: u32,
@@ -206,7 +206,7 @@ impl Case {
         }
     }
 
-    /// Builds the case for so many threads.
+    /// Builds the case for this many threads.
     ///
     /// # Errors
     /// [`BenchError`] if a named algorithm is missing.

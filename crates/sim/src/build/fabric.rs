@@ -218,7 +218,7 @@ impl Fabric {
         Ok(route)
     }
 
-    /// Partition for so many threads; results do not depend on it.
+    /// Partition for this many threads; results do not depend on it.
     pub(crate) fn partition(&self, events: &[Event], threads: u32) -> Partition {
         let mut least: Vec<Span> = self.net.links().iter().map(|link| link.delay).collect();
         for event in events {

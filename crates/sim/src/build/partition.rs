@@ -27,7 +27,7 @@ const PACKET_BITS: u128 = 12_000;
 /// Cost of handling an arrival at a host, in forwardings of a packet by a switch.
 const HOST_WEIGHT: u64 = 3;
 
-/// Shares a network among so many threads, or fewer if it cannot be cut into as many parts; results do not depend on it.
+/// Shares a network among this many threads, or fewer if it cannot be cut into as many parts; results do not depend on it.
 /// `least` is the shortest delay that each link has in a run.
 pub fn partition(network: &Network, net: &NetSpec, least: &[Span], threads: u32) -> Partition {
     let threads = threads.clamp(1, u32::try_from(MAX_SHARDS).unwrap_or(1));

@@ -11,7 +11,7 @@ use crate::transport::{BuildContext, Ends, RouteChange, Routed, Transport, at};
 use vmcc_metrics::observed::{self, Observed};
 use vmcc_scenario::model::{Probe, Traffic, TrafficKind};
 
-/// A pair of routes that is probed: shard and index of who asks, and of who answers.
+/// A pair of routes that is probed: shard and index of the client and of the responder.
 #[derive(Debug)]
 struct Probed {
     asks: (usize, usize),

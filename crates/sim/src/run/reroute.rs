@@ -1,4 +1,4 @@
-//! Routes that follow links which fail and come back: ECMP hashes anew over what is left, once the failure is detected.
+//! Routes that follow links which fail and come back: ECMP rehashes over the remaining links, once the failure is detected.
 //!
 //! A flow keeps its route as long as that is whole, and returns to its first one when it is repaired: tables hash consistently
 //! (RFC 2992, section 3). What is down for less than the detection delay is not noticed; nor is what is up for less.

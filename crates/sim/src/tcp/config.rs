@@ -112,7 +112,7 @@ pub struct TcpConfig {
     /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: 2 waits for
     /// the fourth ACK, as who opened the subflow must (RFC 8684 section 3.2); 1 is when the other side may send.
     pub join_half_rtts: u8,
-    /// Subflows that are spared when an algorithm finds that they share a bottleneck (d of mTCP's MPd).
+    /// Subflows that stay open when an algorithm finds that they share a bottleneck (d of mTCP's MPd).
     pub min_paths: u32,
 }
 

@@ -386,7 +386,7 @@ impl Conn {
         if self.carried.is_empty() { 0 } else { self.carried[data_seq as usize & (self.carried.len() - 1)] }
     }
 
-    /// Subflow `r` begins anew: what it carried before was lost with it.
+    /// Subflow `r` restarts: what it carried before was lost with it.
     pub(crate) fn forget_carrier(&mut self, r: usize) {
         self.carried.iter_mut().for_each(|carriers| *carriers &= !(1 << r));
     }

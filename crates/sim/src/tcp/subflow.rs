@@ -81,7 +81,7 @@ pub(crate) struct Subflow {
     /// No answer since the last timeout of data in flight: other subflows are preferred.
     pub(crate) failed: bool,
     pub(crate) backup: bool,
-    /// The ACK in progress sends nothing again: F-RTO wants new data, or what was believed lost turns out to be late.
+    /// The ACK in progress sends nothing again: F-RTO wants new data, or data declared lost turn out to be late.
     pub(crate) hold_lost: bool,
     /// The ACK in progress moves the retransmission timer.
     pub(crate) rearm: bool,
@@ -246,7 +246,7 @@ impl Subflow {
         }
     }
 
-    /// Of an idle one: whether a window probe was sent and its answer has not come in time. It tells who asks next, not who may
+    /// Of an idle one: whether a window probe was sent and its answer has not come in time. It decides which subflow probes next, not which may
     /// carry data: as in Linux, where only a subflow with data in flight becomes stale.
     pub(crate) fn has_unanswered_probe(&self) -> bool {
         self.retries > 1

@@ -5,7 +5,7 @@
 //! right-sizing (`tcp_rcv_space_adjust` and `tcp_rcvbuf_grow`; `mptcp_rcvbuf_grow` is the same with the longest RTT of all
 //! subflows), a window that closes below a sixteenth of the buffer (`__tcp_select_window`), updates once a read has
 //! doubled it (`__tcp_cleanup_rbuf`), the window scale's limit and rounding of the buffer.
-//! Not modelled: `rcv_ssthresh` of each subflow by itself (it is the connection's: Linux's may open later), a ratio that is measured anew from packet to packet, memory pressure, collapsing and pruning of queues,
+//! Not modelled: `rcv_ssthresh` of each subflow by itself (it is the connection's: Linux's may open later), a ratio that is measured for each packet, memory pressure, collapsing and pruning of queues,
 //! rounding of a window that is smaller than the buffer, windows below a segment.
 
 use super::config::{ReceiveBuffer, TcpConfig};

@@ -18,7 +18,7 @@ pub struct Object {
 pub enum App {
     /// Always has data.
     Bulk,
-    /// Sends so many bytes, once.
+    /// Sends this many bytes, once.
     Sized {
         /// Size in bytes; at least 1.
         bytes: u64,

@@ -63,7 +63,7 @@ fn share_of_awake_depends_on_pacing() {
     assert!(burst < 0.5 * goodput(&asleep(30), &["host.cc='awake'"]), "{burst}");
 }
 
-/// Queues of forty times the least round trip, losses, a peer that sleeps: whoever is not off himself is not asleep.
+/// Queues of forty times the least round trip, losses, a peer that sleeps: a host that is not descheduled itself detects nothing.
 #[test]
 fn awake_equals_lia_without_descheduling() {
     let queue = ["topology.delay='250us'", "topology.buffer='160pkt'"];

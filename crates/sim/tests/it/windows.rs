@@ -1,4 +1,4 @@
-//! One window for all paths of a QUIC connection, and how many subflows are spared that share a bottleneck.
+//! One window for all paths of a QUIC connection, and the number of subflows that stay open behind a shared bottleneck.
 
 use crate::common::{get, plan, run, run_threads};
 

@@ -23,7 +23,7 @@ pub struct SendStream {
     finished: bool,
 }
 
-/// The direction to here. Dropped before its end, the peer is told to stop.
+/// The receiving direction. Dropped before its end, it sends STOP_SENDING.
 #[derive(Debug)]
 pub struct RecvStream {
     handle: Handle,
@@ -162,7 +162,7 @@ impl Drop for SendStream {
         }
         inner.sending.remove(&self.id);
         inner.writers.remove(&self.id);
-        // Whoever waits for its end learns that there is none.
+        // A waiter for its end gets an error.
         inner.wake_waiting();
         inner.wake_driver();
     }

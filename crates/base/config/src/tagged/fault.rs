@@ -57,7 +57,7 @@ impl Fault {
         self
     }
 
-    /// As the error of whoever reads. If that reads with [`crate::read_strict`], it gets this fault and not its text alone.
+    /// As an error of the reader. A reader that uses [`crate::read_strict`], gets this fault and not its text alone.
     pub fn raise<E: serde::de::Error>(self) -> E {
         // The error's type is not known here, and serde hands a text over. It is the next that happens on this thread.
         let text = self.to_string();

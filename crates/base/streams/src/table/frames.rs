@@ -70,10 +70,10 @@ impl Streams {
         if fin {
             half.settle(&mut self.receive_pool);
         }
-        let news = wanted && !half.told && (half.buffer.readable() > ready || (fin && !at_end));
-        half.told |= news;
+        let notify = wanted && !half.told && (half.buffer.readable() > ready || (fin && !at_end));
+        half.told |= notify;
         self.on_received(new)?;
-        if news {
+        if notify {
             self.events.push_back(Event::Readable { stream: id });
         } else if !wanted {
             self.on_read(new);

@@ -59,7 +59,7 @@ impl Prober {
         decision
     }
 
-    /// ACKs until the window is this, at most so many.
+    /// ACKs until the window is this, at most this many.
     fn until(&mut self, cwnd_pkt: u32, acks: u64) -> bool {
         (0..acks).any(|_| {
             self.ack();

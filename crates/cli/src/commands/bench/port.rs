@@ -91,17 +91,17 @@ fn cost(cost: &Cost) -> String {
         ]);
     }
     table::align_right_from(&mut programs, 2);
-    let mut ways = table::plain(&["WHOLE WAY", "ns/PACKET", "QUARTILES", "THE PORT"]);
-    let least = cost.ways.first().map_or(0.0, |way| way.ns_per_packet);
-    for one in &cost.ways {
-        ways.add_row([
+    let mut end_to_end = table::plain(&["END TO END", "ns/PACKET", "QUARTILES", "THE PORT"]);
+    let least = cost.end_to_end.first().map_or(0.0, |one| one.ns_per_packet);
+    for one in &cost.end_to_end {
+        end_to_end.add_row([
             one.configuration.clone(),
             digits(one.ns_per_packet),
             format!("{} to {}", digits(one.lower_quartile), digits(one.upper_quartile)),
             digits(one.ns_per_packet - least),
         ]);
     }
-    table::align_right_from(&mut ways, 1);
+    table::align_right_from(&mut end_to_end, 1);
     format!(
         "Cost of the programs at {} Mbit/s, ns per packet by the kernel's BPF statistics; each call counts {} of its own. \
          CALLS: of dequeue, per packet\n{}\n\nA datagram's whole way through a queue that is empty, and what of it is \
@@ -109,7 +109,7 @@ fn cost(cost: &Cost) -> String {
         digits(cost.rate_bps as f64 / 1e6),
         digits(cost.statistics_ns),
         table::render(&programs),
-        table::render(&ways),
+        table::render(&end_to_end),
     )
 }
 

@@ -114,7 +114,7 @@ fn line(width: usize, begin: &str, columns: &[String; 7]) -> String {
     text
 }
 
-/// At most so many characters; what is cut ends so that it is seen.
+/// Truncates text to this many characters and marks the cut.
 pub(crate) fn fit(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -123,7 +123,7 @@ fn then(heard: Heard, screen: &mut Screen, take: &dyn Fn(&mut Screen, Look)) -> 
             Wish::Quit => return Then::End(Exit::Done),
             Wish::Interrupt => return Then::End(Exit::Interrupted),
         },
-        // Another size: drawn anew.
+        // Another size: redraw.
         Heard::Typed(_) => {}
     }
     Then::Draw

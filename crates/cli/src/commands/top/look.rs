@@ -76,12 +76,12 @@ impl Agent {
 
     /// Status document of the agent, or the last one while there is no reply.
     fn view(&mut self) -> View {
-        let patience = if self.since.is_some() { Duration::ZERO } else { REPLY_TIMEOUT };
+        let timeout = if self.since.is_some() { Duration::ZERO } else { REPLY_TIMEOUT };
         if !self.asked {
             self.since.get_or_insert_with(Instant::now);
             self.asked = self.ask.send(()).is_ok();
         }
-        match self.answers.recv_timeout(patience) {
+        match self.answers.recv_timeout(timeout) {
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             Ok(answer) => {
                 self.asked = false;

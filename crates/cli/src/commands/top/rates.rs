@@ -47,7 +47,7 @@ impl Counts {
         (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
     }
 
-    /// The share of marked packets since `before`; the kernel's counts begin anew at 2^32.
+    /// The share of marked packets since `before`; the kernel's counters wrap at 2^32.
     fn marked_share(&self, before: &Self) -> Option<f64> {
         let delivered = self.delivered_pkt.wrapping_sub(before.delivered_pkt);
         let marked = self.marked_pkt.wrapping_sub(before.marked_pkt);

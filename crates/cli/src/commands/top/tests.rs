@@ -41,7 +41,7 @@ fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
     }
 }
 
-/// So many, each faster than the one before, after `seconds`.
+/// This many, each faster than the one before, after `seconds`.
 fn connections(count: u32, seconds: u64) -> Vec<Connection> {
     let of = |number: u32| Connection {
         token: Some(number),

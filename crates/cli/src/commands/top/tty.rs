@@ -43,7 +43,7 @@ impl Taken {
         }
     }
 
-    /// Takes it anew, whatever has become of it meanwhile: nothing is known of what it shows.
+    /// Takes the terminal back after a suspension: its contents are unknown.
     pub(super) fn retake(&mut self) -> io::Result<()> {
         self.give_back();
         let terminal = enter().inspect_err(|_| restore())?;

@@ -74,7 +74,7 @@ fn watch(guard: Guard, ui: &Ui) -> Exit {
     });
     let count =
         closed.len() + actions.iter().filter(|path_action| path_action.action == Action::Closed).count();
-    ui.answer(&json!({ "closed": closed, "deeds": actions }), || {
+    ui.answer(&json!({ "closed": closed, "actions": actions, "deeds": actions }), || {
         format!("closed {count} paths; the algorithms stay up")
     });
     Exit::Interrupted

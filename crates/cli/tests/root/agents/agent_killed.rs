@@ -1,4 +1,4 @@
-//! The agent, and `vmcc down` after it, killed at any moment: whoever comes next goes on, or puts everything back.
+//! The agent, and `vmcc down` after it, killed at any moment: the next one continues or restores everything.
 
 use crate::agent::Down;
 use crate::common::folder;

@@ -108,7 +108,7 @@ fn root_every_connection_regains_its_path_after_an_outage() {
     until("neighbours are no longer followed", || !follows_neighbours(&pair.server));
 }
 
-/// Tests for a netlink socket that is told of changed neighbours: bit 2 of its groups.
+/// Tests for a netlink socket that subscribes to neighbour events: bit 2 of its groups.
 fn follows_neighbours(ns: &Namespace) -> bool {
     let all = ns.within(|| fs::read_to_string("/proc/thread-self/net/netlink").unwrap());
     let mut groups =

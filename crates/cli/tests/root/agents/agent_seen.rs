@@ -191,7 +191,7 @@ fn root_metrics_are_valid_and_follow_events() {
     };
     // Not only from the next time on that something happens.
     assert_eq!(value(&ready, "vmcc_agent_values"), 4.0);
-    // Two connections, one of which only controls, with two subflows each; who asks is not counted.
+    // Two connections, one of which only controls, with two subflows each; the client itself is not counted.
     until("a client's subflows", || value(&http(&pair, get), "vmcc_sockets{algorithm=\"mp_vmcc\"}") == 4.0);
     let _kept_waiting = pair.here.within(|| TcpStream::connect("127.0.0.1:9464").unwrap());
     let answer = http(&pair, get);

@@ -320,8 +320,8 @@ fn root_endpoint_removed_by_a_killed_guard_is_restored() {
             assert!(is_there());
             until("another path carries again", || on.path(1).is_some_and(|s| s.bytes_acked > 100_000));
         });
-        let anew = endpoints(&on.net.client);
-        assert!(anew.contains("subflow") && anew.contains("dev p1"), "{anew}");
+        let restored = endpoints(&on.net.client);
+        assert!(restored.contains("subflow") && restored.contains("dev p1"), "{restored}");
     }
 }
 

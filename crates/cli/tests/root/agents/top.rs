@@ -119,7 +119,7 @@ fn root_top_restores_the_terminal_on_every_exit() {
 #[test]
 fn root_top_exits_on_hangup() {
     let pair = Pair::new();
-    // What has no terminal any more is told by a signal, if it leads a session, or finds out by itself.
+    // A session leader that loses its terminal gets a signal; any other process detects it.
     for start in [Terminal::start, Terminal::start_unsignalled] {
         let mut top = start(&within(&pair.here, &["top"]), 24, 80);
         top.shows("no connections", |lines| lines[0].starts_with("vmcc top: 0 connections"));

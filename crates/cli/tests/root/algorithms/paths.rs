@@ -98,7 +98,7 @@ impl Net {
         Net { here, router, there }
     }
 
-    /// Another interface, with so many addresses.
+    /// Another interface, with this many addresses.
     fn link(&self, port: &str, net: &str, addresses: u8) {
         let Net { here, router, .. } = self;
         join(here, router, port, net);

@@ -68,7 +68,7 @@ impl Net {
         self.router.run(&format!("iptables -{action} FORWARD -p udp -j DROP"));
     }
 
-    /// A path swallows everything, and no host is told.
+    /// A path drops everything, and no host gets an error.
     fn cut(&self, port: &str) {
         let net = if port == "p0" { "10.9.1.0/24" } else { "10.9.2.0/24" };
         run(&format!("ip -n {} rule add iif {port} blackhole", self.router));
@@ -196,7 +196,7 @@ fn data(len: usize) -> Vec<u8> {
     (0..len).map(byte).collect()
 }
 
-/// An HTTP server in a namespace that answers `/N` with so many bytes.
+/// An HTTP server in a namespace that answers `/N` with this many bytes.
 fn serve_http(there: &Namespace) {
     let listener = there.within(|| TcpListener::bind("0.0.0.0:8080").unwrap());
     thread::spawn(move || {
@@ -424,7 +424,7 @@ fn root_untrusted_peers_and_garbage_do_not_disturb_a_session() {
         }
     };
     net.here.within(garbage);
-    // A client that the server does not trust is told so, and names what helps.
+    // An untrusted client reports that and its remedy.
     let stranger = net.folder.path().join("stranger").display().to_string();
     let trusted = vmcc(&["--json", "keys", "--keys", &net.keys("server")]);
     let output = Command::new("ip")

@@ -1,4 +1,4 @@
-//! `vmcc cp` between hosts with two ways between them: the programs have no rights, and the kernel no MPTCP.
+//! `vmcc cp` between hosts with two routes between them: the programs have no rights, and the kernel no MPTCP.
 
 use crate::nobody::{Files, Listening, NOBODY, document, far_end, far_end_by};
 use serde_json::Value;
@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_testkit::netns::{Namespace, join, run};
 
-/// Bytes of what is copied over two ways.
+/// Bytes of what is copied over two routes.
 const SIZE: u32 = 60_000_000;
 
-/// Two hosts and a router, which each of them reaches in two ways of 100 Mbit/s.
+/// Two hosts and a router, which each of them reaches in two routes of 100 Mbit/s.
 struct Net {
     here: Namespace,
     router: Namespace,
@@ -49,7 +49,7 @@ impl Net {
         run(&format!("ip -n {} route add default via 10.9.2.2 dev p1 metric 2", self.here));
     }
 
-    /// The way by `p0` swallows everything, and no host is told.
+    /// The path by `p0` drops everything, and no host gets an error.
     fn cut(&self) {
         run(&format!("ip -n {} rule add iif p0 blackhole", self.router));
         run(&format!("ip -n {} rule add to 10.9.1.0/24 blackhole", self.router));
@@ -132,12 +132,12 @@ fn root_routers_are_discovered_without_privileges() {
     let vmcc = files.path("vmcc").display().to_string();
     let _server = Listening::new(&files, &net.there);
     let ask = format!("ip netns exec {} {NOBODY} {vmcc} --json paths 10.9.3.2:4433 --probes 3", net.here);
-    let ways: Value = serde_json::from_str(&run(&ask)).unwrap();
+    let routes: Value = serde_json::from_str(&run(&ask)).unwrap();
     for (port, router) in [("p0", "10.9.1.2"), ("p1", "10.9.2.2")] {
-        let way = ways.as_array().unwrap().iter().find(|way| way["interface"] == port).unwrap();
-        let hops: Vec<_> = way["hops"].as_array().unwrap().iter().map(|hop| &hop["address"]).collect();
-        assert_eq!(hops, [router, "10.9.3.2"], "{ways}");
-        assert!(way["score"].as_f64() > Some(0.0), "{ways}");
+        let route = routes.as_array().unwrap().iter().find(|route| route["interface"] == port).unwrap();
+        let hops: Vec<_> = route["hops"].as_array().unwrap().iter().map(|hop| &hop["address"]).collect();
+        assert_eq!(hops, [router, "10.9.3.2"], "{routes}");
+        assert!(route["score"].as_f64() > Some(0.0), "{routes}");
     }
 }
 

@@ -11,7 +11,7 @@ const SHARED: [&str; 4] = ["mark", "p0", "--vm", "vm=20mbit:shared"];
 const OTHER: [&str; 4] = ["mark", "p0", "--rate", "30mbit"];
 const OTHER_SHARED: [&str; 4] = ["mark", "p0", "--vm", "vm=30mbit:shared"];
 
-/// So many kills of each command take seconds; with all of them it takes minutes.
+/// This many kills of each command take seconds; with all of them it takes minutes.
 const KILLS: usize = 8;
 
 /// Kills `command` before its calls, each time after `prepare`, and does what a user may do next, by turns: `mark` with

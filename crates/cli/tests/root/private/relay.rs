@@ -124,7 +124,7 @@ impl Copying {
         Copying { child: command.spawn().unwrap(), far }
     }
 
-    /// Until a host has received so many bytes, or the copy is over.
+    /// Until a host has received this many bytes, or the copy is over.
     fn until(&mut self, net: &Net, host: &Namespace, port: &str, bytes: u64) {
         let begun = net.bytes_by(host, port);
         while net.bytes_by(host, port) < begun + bytes && self.child.try_wait().unwrap().is_none() {
@@ -253,17 +253,17 @@ fn root_paths_rates_relays_and_explains_unusable_ones() {
     std::os::unix::fs::chown(&secrets, Some(65_534), None).unwrap();
     let relays = format!("--relay {RELAY} --relay {STRANGE_RELAY} --relay-secrets {}", secrets.display());
     let ask = format!("{NOBODY} {vmcc} --json paths 10.9.3.1:4433 --probes 3 --beta 0.1 {relays}");
-    let ways: Value = serde_json::from_str(&net.here.run(&ask)).unwrap();
-    let by = |relay: Value| ways.as_array().unwrap().iter().find(|way| way["relay"] == relay).unwrap();
-    let hops = |way: &Value| {
-        let hops = way["hops"].as_array().unwrap().iter();
+    let routes: Value = serde_json::from_str(&net.here.run(&ask)).unwrap();
+    let by = |relay: Value| routes.as_array().unwrap().iter().find(|route| route["relay"] == relay).unwrap();
+    let hops = |route: &Value| {
+        let hops = route["hops"].as_array().unwrap().iter();
         hops.map(|hop| hop["address"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(hops(by(Value::Null)), ["10.9.1.2", "10.9.3.1"], "{ways}");
+    assert_eq!(hops(by(Value::Null)), ["10.9.1.2", "10.9.3.1"], "{routes}");
     let relayed = by(RELAY.into());
-    assert_eq!(hops(relayed), ["10.9.1.2", "10.9.5.1", "10.9.3.1"], "{ways}");
-    assert!(relayed["score"].as_f64() > Some(0.0) && relayed["rtt_ms"].as_f64() > Some(0.0), "{ways}");
+    assert_eq!(hops(relayed), ["10.9.1.2", "10.9.5.1", "10.9.3.1"], "{routes}");
+    assert!(relayed["score"].as_f64() > Some(0.0) && relayed["rtt_ms"].as_f64() > Some(0.0), "{routes}");
     let refused = by(STRANGE_RELAY.into());
-    assert!(refused["verdict"].as_str().unwrap().contains("password of stranger (401)"), "{ways}");
+    assert!(refused["verdict"].as_str().unwrap().contains("password of stranger (401)"), "{routes}");
     assert_eq!((&refused["path"], &refused["chosen"]), (&false.into(), &false.into()));
 }

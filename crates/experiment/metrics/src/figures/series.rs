@@ -15,7 +15,7 @@ use crate::observed::{Moment, Observed, Sample};
 use crate::reduce::{Reduce, links};
 use std::collections::BTreeMap;
 
-/// Up to so many subflows have series of their own.
+/// Subflows up to this number have series of their own.
 const OWN_SERIES: usize = 32;
 
 /// Sums and weights of the values of an entity's metric within one interval; their quotient is the value.

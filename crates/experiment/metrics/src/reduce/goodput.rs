@@ -80,7 +80,7 @@ pub(crate) fn jain(scope: &Scope<'_>) -> Option<Figure> {
     stats::jain(&rates(scope)).map(Figure::Number)
 }
 
-/// Fairness among the hosts that send without end, whoever they are.
+/// Fairness among all hosts that send without end.
 pub(crate) fn tenant_jain(scope: &Scope<'_>) -> Option<Figure> {
     let seen = scope.seen;
     let endless: Vec<&Connection> = seen.connections.iter().filter(|c| c.endless()).collect();

@@ -14,7 +14,7 @@ pub(crate) fn total(scope: &Scope<'_>) -> Option<Figure> {
     (!hosts.is_empty()).then(|| Figure::Number(hosts.iter().map(|host| host.total_us).sum()))
 }
 
-/// For how long they were stopped, as whoever did that knows.
+/// Time for which they were stopped, as recorded by the scheduler of the stops.
 pub(crate) fn stopped(scope: &Scope<'_>) -> Option<Figure> {
     Dist::from_nanoseconds(scope.seen.off.iter().filter_map(|host| host.stopped_ns.as_ref()))
         .map(Figure::Dist)

@@ -351,13 +351,13 @@ impl Routes for Vms {
         _draw: &mut dyn FnMut() -> u32,
     ) -> Vec<RoutePair> {
         let (from, to, vms) = (from.index(), to.index(), self.vnics.len());
-        let lanes = || self.nic_of_vnic.iter().copied().enumerate();
+        let vnics = || self.nic_of_vnic.iter().copied().enumerate();
         match (from < vms, to < vms) {
-            (true, false) => lanes().map(|(vnic, nic)| self.through(from, vnic, nic, to - vms)).collect(),
+            (true, false) => vnics().map(|(vnic, nic)| self.through(from, vnic, nic, to - vms)).collect(),
             (false, true) => {
-                lanes().map(|(vnic, nic)| self.through(to, vnic, nic, from - vms).reversed()).collect()
+                vnics().map(|(vnic, nic)| self.through(to, vnic, nic, from - vms).reversed()).collect()
             }
-            (true, true) => lanes().map(|(vnic, _)| self.inside(from, to, vnic)).collect(),
+            (true, true) => vnics().map(|(vnic, _)| self.inside(from, to, vnic)).collect(),
             (false, false) => Vec::new(),
         }
     }

@@ -94,7 +94,7 @@ pub struct Host {
     /// Congestion windows of a QUIC connection: one per path, or one for all. Absent: `separate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coupling: Option<Coupling>,
-    /// Subflows that are spared when an algorithm finds that they share a bottleneck: one is closed only if so many others are in use
+    /// Subflows that stay open when an algorithm finds that they share a bottleneck: one is closed only while this many others are in use
     /// (d of mTCP's MPd flows). Absent: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = vmcc_cc::MAX_PATHS))]

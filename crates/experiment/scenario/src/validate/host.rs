@@ -11,8 +11,8 @@ pub(super) fn check(host: &Host) -> Check {
     params(host)?;
     subflows(host.subflows, host.protocol, "host.subflows")?;
     let most = vmcc_cc::MAX_PATHS as u32;
-    let spared = host.min_paths.is_none_or(|least| (1..=most).contains(&least));
-    require(spared, "host.min_paths", &format!("from 1 to {most} subflows are spared"))?;
+    let valid = host.min_paths.is_none_or(|least| (1..=most).contains(&least));
+    require(valid, "host.min_paths", &format!("from 1 to {most} subflows stay open"))?;
     let mtu = (Bytes::new(256)..=Bytes::new(65_535)).contains(&host.mtu);
     require(mtu, "host.mtu", "the MTU must be from 256B to 65535B")?;
     let least = host.mtu.checked_mul(2).unwrap_or(Bytes::MAX);

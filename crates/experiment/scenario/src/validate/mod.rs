@@ -123,7 +123,7 @@ fn quota(e: &ThrottleEvent, begins: Nanos, at: &dyn Fn(&str) -> String) -> Check
     let possible = (LEAST..=Nanos::from_secs(1)).contains(&e.period);
     require(possible, &at("period"), "the kernel takes 1 ms to 1 s")?;
     let most = e.period.get().saturating_mul(PROCESSORS_MOST);
-    require(e.quota.get() <= most, &at("quota"), "no machine has so many processors in one period")?;
+    require(e.quota.get() <= most, &at("quota"), "no machine has this many processors in one period")?;
     require(e.until.is_none_or(|until| until > begins), &at("until"), "it ends before it begins")
 }
 

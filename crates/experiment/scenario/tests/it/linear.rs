@@ -9,7 +9,7 @@ static ALLOCATOR: Counting = Counting;
 /// For reading, checking and naming an entry; a schema of its keys alone would be ten times that.
 const MAX_BYTES_PER_ENTRY: u64 = 64 << 10;
 
-/// Bytes that loading and planning so many entries of traffic ask for.
+/// Bytes that loading and planning this many entries of traffic ask for.
 fn asked(entries: usize) -> u64 {
     let entry = |n: usize| {
         format!("[[traffic]]\nname = \"e{n}\"\nkind = \"sized\"\nsize = \"10kB\"\nstart = \"{n}us\"\n")

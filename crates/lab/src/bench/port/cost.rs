@@ -36,8 +36,9 @@ pub struct Cost {
     pub rate_bps: u64,
     /// Its programs.
     pub programs: Vec<Programs>,
-    /// The whole way of a packet.
-    pub ways: Vec<Way>,
+    /// From `sendto` to the receiver.
+    #[serde(rename = "ways")]
+    pub end_to_end: Vec<EndToEnd>,
 }
 
 /// Nanoseconds per packet, statistics included.
@@ -70,7 +71,7 @@ pub struct Qdisc {
 
 /// From `sendto` to the receiver's full socket, in the sender's context.
 #[derive(Debug, Serialize)]
-pub struct Way {
+pub struct EndToEnd {
     /// Backend, classes and marking.
     pub configuration: String,
     /// Median of the batches.
@@ -110,7 +111,7 @@ pub(super) fn measure(progress: &mut dyn FnMut(&str)) -> Result<Cost, Error> {
         Err(_) => &["htb"],
     };
     let rate_bps = affordable_bps()?;
-    let mut cost = Cost { statistics_ns, rate_bps, programs: Vec::new(), ways: Vec::new() };
+    let mut cost = Cost { statistics_ns, rate_bps, programs: Vec::new(), end_to_end: Vec::new() };
     for backend in backends {
         for setting in settings() {
             progress(&format!("cost of the programs: {backend}, {}", setting.name));
@@ -118,7 +119,7 @@ pub(super) fn measure(progress: &mut dyn FnMut(&str)) -> Result<Cost, Error> {
         }
     }
     progress("cost of a packet's whole way");
-    cost.ways = ways(backends)?;
+    cost.end_to_end = end_to_end(backends)?;
     Ok(cost)
 }
 
@@ -176,7 +177,7 @@ fn programs(setting: &Setting, backend: &'static str, rate_bps: u64) -> Result<P
 
 /// Cost from `sendto` to the receiver's socket, with a port and without; the difference is the cost of the port. It includes
 /// the kernel's own queues and the calls of the programs, which the kernel's statistics leave out.
-fn ways(backends: &[&str]) -> Result<Vec<Way>, Error> {
+fn end_to_end(backends: &[&str]) -> Result<Vec<EndToEnd>, Error> {
     let mut wanted = vec![("no port".to_owned(), None)];
     for backend in backends {
         for setting in settings().iter().filter(|setting| setting.text.starts_with(FIXED)) {
@@ -198,7 +199,7 @@ fn ways(backends: &[&str]) -> Result<Vec<Way>, Error> {
             batches.push(batch(sender)?);
         }
     }
-    Ok(wanted.into_iter().zip(batches).map(|((name, _), batches)| Way::new(name, batches)).collect())
+    Ok(wanted.into_iter().zip(batches).map(|((name, _), batches)| EndToEnd::new(name, batches)).collect())
 }
 
 /// Nanoseconds per datagram.
@@ -210,7 +211,7 @@ fn batch(sender: &UdpSocket) -> Result<f64, Error> {
     Ok(from.elapsed().as_nanos() as f64 / DATAGRAMS as f64)
 }
 
-impl Way {
+impl EndToEnd {
     fn new(configuration: String, mut batches: Vec<f64>) -> Self {
         batches.sort_by(f64::total_cmp);
         let at = |quarter: usize| batches[(batches.len() - 1) * quarter / 4];

@@ -5,7 +5,7 @@
 mod cost;
 mod uncapped;
 
-pub use cost::{Cost, Programs, Qdisc, Way};
+pub use cost::{Cost, EndToEnd, Programs, Qdisc};
 pub use uncapped::Ratio;
 
 use crate::Error;

@@ -48,7 +48,7 @@ impl Stop {
         Window::of(self.after.iter().filter(inside), length_ns)
     }
 
-    /// The first of what left, up to so many bytes.
+    /// The first of what left, up to this many bytes.
     pub fn first_bytes(&self, bytes: f64) -> Window {
         let mut sum = 0.0;
         let inside = self.after.iter().take_while(|d| {
@@ -100,7 +100,7 @@ pub fn port(backend: &str, capped: bool) -> String {
     )
 }
 
-/// Ends the heaviest class so many times; `delay` is netem's on the way back.
+/// Ends the heaviest class this many times; `delay` is netem's on the way back.
 pub fn stops(text: &str, delay: Option<&str>, repetitions: usize) -> Vec<Stop> {
     let pair = Pair::new();
     run(&format!("ip -n {} link set p0 gso_max_segs 1", pair.a));

@@ -16,7 +16,7 @@ use vmcc_lab::LabSpec;
 use vmcc_results::Metrics;
 use vmcc_scenario::{Document, Overrides, ResolvedCase};
 
-/// After so many runs a median is judged, and given up after so many.
+/// Runs after which a median is judged, and after which it is given up.
 const MIN_RUNS: usize = 1;
 const MAX_RUNS: usize = 5;
 /// Of one that is known to be off, chance shall not decide.

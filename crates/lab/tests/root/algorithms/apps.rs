@@ -68,7 +68,7 @@ fn root_rsync_file_survives_a_failed_path() {
     spec.cuts = vec![vmcc_lab::Cut { at: Nanos::from_millis(500), path: 0, up: false }];
     let output = run_with(&spec, programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (1.0, 0.0));
-    spec.flows[0].transport = Transport::Tcp { lane: 0 };
+    spec.flows[0].transport = Transport::Tcp { subnet: 0 };
     let output = run_with(&spec, programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (0.0, 1.0));
 }
@@ -99,7 +99,7 @@ fn root_redis_answers_reads_and_writes_on_open_connections() {
 fn root_requests_stalled_by_a_failed_path_are_unfinished() {
     let _alone = alone();
     let mut spec = app(requests(RequestProgram::Redis, 32_000, 100_000, 1.0, 4), 4, 3);
-    spec.flows[0].transport = Transport::Tcp { lane: 0 };
+    spec.flows[0].transport = Transport::Tcp { subnet: 0 };
     spec.cuts = vec![vmcc_lab::Cut { at: Nanos::from_millis(500), path: 0, up: false }];
     let output = run_with(&spec, programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (0.0, 100_000.0));
@@ -139,7 +139,7 @@ fn root_postgresql_answers_pgbench() {
 fn root_congestion_generator_draws_load_per_path() {
     let _alone = alone();
     let mut spec = app(file(FileProgram::Rsync, "5MB"), 1, 5);
-    let noise = |lane| {
+    let noise = |subnet| {
         let generating = Generating {
             rates: ("20mbit".parse().unwrap(), "60mbit".parse().unwrap()),
             durations: (Nanos::from_millis(100), Nanos::from_secs(1)),
@@ -149,10 +149,10 @@ fn root_congestion_generator_draws_load_per_path() {
             independent: true,
         };
         vmcc_lab::Flow {
-            label: format!("noise{lane}"),
+            label: format!("noise{subnet}"),
             role: Role::Competing,
             cc: Cc::Native("reno".into()),
-            transport: Transport::Tcp { lane },
+            transport: Transport::Tcp { subnet },
             job: Job::Generated(generating),
             ..spec.flows[0].clone()
         }
@@ -161,7 +161,7 @@ fn root_congestion_generator_draws_load_per_path() {
     spec.flows.extend(noise);
     let output = run_with(&spec, programs()).unwrap();
     assert_eq!(of(&output, "completed"), 1.0);
-    let loads = [0, 1].map(|lane| of(&output, &format!("traffic.noise{lane}.goodput_bps")));
+    let loads = [0, 1].map(|subnet| of(&output, &format!("traffic.noise{subnet}.goodput_bps")));
     // 28 Mbit/s on average; what the queue drops is missing.
     assert!(loads.iter().all(|load| (5e6..60e6).contains(load)), "{loads:?}");
     assert_ne!(loads[0], loads[1]);

@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections over twins of a setting, and as many that share.
 const WANTED: usize = 100;
 
-/// Which connections: so many of a VM, behind ports that mark or that drop, over twins or over one NIC.
+/// Which connections: this many of a VM, behind ports that mark or that drop, over twins or over one NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Setting {
     detector: &'static str,

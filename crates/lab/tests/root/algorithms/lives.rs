@@ -126,7 +126,7 @@ fn root_stalls_and_reinjections_are_counted() {
     vmcc_testkit::judge(measure, verdict, |_| control());
 }
 
-/// Two ways through one switch's port.
+/// Two paths through one switch's port.
 const SHARED: &str = "[topology]\nkind='graph'\nhosts=['a','b']\nrouting='explicit'\n\
     links=[{from='a',to='s',rate='100mbit',delay='20us'},{from='s',to='b',rate='40mbit',delay='20us',buffer='100kB',\
     marking={rule='threshold',at='15kB'}},{from='a',to='t',rate='100mbit',delay='20us'},\
@@ -176,14 +176,14 @@ fn root_close_reasons_of_subflows_are_reported() {
         drop(command(&format!("ip -n {run}-mid1 link set lt down")));
     };
     let nothing = |_: &str| {};
-    let ways: [(&str, Act<'_>); 5] = [
+    let causes: [(&str, Act<'_>); 5] = [
         ("guard", &aborted),
         ("reset", &reset),
         ("path_manager", &withdrawn),
         ("timeout", &timeout),
         ("", &nothing),
     ];
-    for (why, act) in ways {
+    for (why, act) in causes {
         let measure = || {
             let mut act = Once(Duration::from_secs(1), Some(act));
             real(&case(&text, &[]), "why", &mut |run, at| act.look(run, at))

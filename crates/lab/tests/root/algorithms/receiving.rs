@@ -39,7 +39,7 @@ fn largest_packet(namespace: &str) -> usize {
     inside.join().unwrap().unwrap()
 }
 
-/// The folders of `/proc` of the kernel threads in which hosts of the lab receive, of whoever's lab.
+/// The folders of `/proc` of the kernel threads in which hosts of any lab receive.
 fn receiving_threads() -> BTreeSet<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|process| process.path());
     let receives = |process: &PathBuf| {

@@ -57,9 +57,9 @@ fn on_the_kernel(case: &ResolvedCase, tag: &str) -> (LabSpec, Metrics, BTreeMap<
 /// The links of the flows' routes, with data and with acknowledgments alone.
 fn intended(spec: &LabSpec) -> (BTreeSet<LinkId>, BTreeSet<LinkId>) {
     let Layout::Routed(routed) = &spec.layout else { panic!("{:?}", spec.layout) };
-    let ways = || spec.flows.iter().flat_map(|flow| &routed.routes[&(flow.from, flow.to)]);
-    let data: BTreeSet<LinkId> = ways().flat_map(|way| way.forward.clone()).collect();
-    let acks: BTreeSet<LinkId> = ways().flat_map(|way| way.reverse.clone()).collect();
+    let routes = || spec.flows.iter().flat_map(|flow| &routed.routes[&(flow.from, flow.to)]);
+    let data: BTreeSet<LinkId> = routes().flat_map(|route| route.forward.clone()).collect();
+    let acks: BTreeSet<LinkId> = routes().flat_map(|route| route.reverse.clone()).collect();
     (data.clone(), acks.difference(&data).copied().collect())
 }
 

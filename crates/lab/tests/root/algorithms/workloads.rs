@@ -292,7 +292,7 @@ fn root_datagrams_come_in_bursts() {
     spec.warmup = Nanos::ZERO;
     let burst = Flow {
         role: Role::Competing,
-        transport: Transport::Tcp { lane: 0 },
+        transport: Transport::Tcp { subnet: 0 },
         job: Job::Datagrams { rate: "40mbit".parse().unwrap(), packet: "1500B".parse().unwrap() },
         start: Nanos::from_secs(1),
         ..flow("burst", native("reno"), 2)

@@ -120,6 +120,6 @@ mod tests {
         assert!(contention.allows_at(2, &resource, began), "another namespace's is another");
         let quiet = began + Duration::from_secs(3820) + MAX_BACKOFF * 2;
         assert!(contention.allows_at(1, &resource, quiet));
-        assert!(!contention.contests[&(1, resource)].goes_on, "it begins anew");
+        assert!(!contention.contests[&(1, resource)].goes_on, "it restarts");
     }
 }

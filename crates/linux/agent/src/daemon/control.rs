@@ -76,7 +76,7 @@ impl Control {
     /// Sends an event to every subscriber.
     pub(crate) fn publish(&mut self, event: &Event) {
         let line = format!("{}\n", line(event));
-        // Half a line would make nonsense of the next: whoever has no room for all of it has lost the thread.
+        // Half a line would corrupt the next: a subscriber without room for all of it is disconnected.
         self.listeners.retain_mut(|listener| listener.write(line.as_bytes()).is_ok_and(|n| n == line.len()));
     }
 }

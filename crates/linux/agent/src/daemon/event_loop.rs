@@ -138,7 +138,7 @@ pub(crate) fn poll(fds: &[RawFd], most: Duration) -> io::Result<bool> {
     let wanted = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polled: Vec<libc::pollfd> = fds.iter().map(wanted).collect();
     let most = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: the kernel writes to as many elements as it is told there are.
+    // SAFETY: the kernel writes to as many elements as the call states.
     let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, most) };
     match ready {
         ready if ready >= 0 => Ok(ready > 0),

@@ -26,7 +26,7 @@ impl GuardThread {
         let (told, wanted) = (Arc::clone(&stop), of.0.clone());
         let thread = std::thread::spawn(move || {
             let problem = |text: String| Event::Problem { text: format!("guard: {text}") };
-            // Whoever listens no longer needs no news.
+            // A receiver that is gone needs no event.
             let say = |event| drop(send.send(event));
             match up(Request { algorithms: &wanted, restricted: false, guarded: true }) {
                 Ok(requests) => Guard::new(requests, policy, state).watch(&told, &mut |seen| match seen {

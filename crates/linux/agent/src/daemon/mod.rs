@@ -83,7 +83,7 @@ pub enum Ended {
         /// Number of values that could not be restored. They stay in the journal.
         problems: usize,
     },
-    /// It was told to leave everything as it is, to whoever comes next.
+    /// A request to keep everything as it is, for the next agent.
     HandedOver,
 }
 

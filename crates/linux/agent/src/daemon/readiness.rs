@@ -31,7 +31,7 @@ pub(crate) struct Readiness(BTreeMap<u64, Namespace>);
 
 #[derive(Default)]
 struct Namespace {
-    /// By name: an interface that is made anew has another index.
+    /// By name: a recreated interface has another index.
     devices: BTreeMap<String, Device>,
     ids: Ids,
     /// Endpoints that were added lately.

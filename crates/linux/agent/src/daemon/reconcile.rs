@@ -260,7 +260,7 @@ impl<'a> Reconciler<'a> {
     }
 
     /// A peer that could not connect to a new address in that moment does not try again by itself: an endpoint that no subflow
-    /// uses although there are connections is made anew, for a minute.
+    /// uses although there are connections is recreated, for a minute.
     fn announce_again(&mut self, place: &Place, desired: &Desired) -> Result<(), ResourceError> {
         let values: BTreeMap<&Resource, &String> =
             desired.iter().map(|(resource, value)| (resource, value)).collect();
@@ -308,7 +308,7 @@ impl<'a> Reconciler<'a> {
     /// Warns of what keeps connections of a namespace that asks for several paths with one.
     fn add_warnings(&mut self, place: &Place, settings: &Settings) {
         if settings.wants_several_paths() {
-            // What cannot be read is said by whoever sets it.
+            // Unreadable values are reported when they are set.
             let found = mptcp::obstacles().unwrap_or_default().into_iter();
             self.warnings.extend(found.map(|text| format!("{}: {text}", place.name)));
         }

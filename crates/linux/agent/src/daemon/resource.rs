@@ -243,7 +243,7 @@ impl Resource {
             (Self::Upgrade(path), None) => Ok(upgrade::unset(path)?),
             (Self::LiveDefault, Some(name)) => {
                 let before = self.read()?;
-                // First, so that whoever comes after us when we are killed does it again.
+                // First, so that the next agent repeats it if this one is killed.
                 // Programs that chose the value that goes keep it; the reconciler covers those that chose the one before.
                 let changed = follow(before.as_deref(), name, Scope::SpareChosen);
                 default().write(value, usage)?;
@@ -282,7 +282,7 @@ impl Resource {
             Self::Port(name) => name,
             _ => return Ok(()),
         };
-        // While queues are exchanged there are devices beside the port; whoever ends its service looks for them.
+        // While queues are exchanged there are devices beside the port; the release of its service finds them.
         match ports::unmark(name) {
             Err(Error::Port(PortError::NoSuchPort { .. })) => Ok(()),
             settled => settled.map(drop).map_err(ResourceError::from),

@@ -21,7 +21,7 @@ pub(super) fn fill(figures: &mut Figures) {
     of_namespaces(figures);
 }
 
-/// The same path in two hierarchies is the same cgroup to whoever looks.
+/// The same path in two hierarchies is the same cgroup to any reader.
 fn of_cgroups(figures: &mut Figures) {
     let all = throttled();
     let some = || all.iter().take(MAX_CGROUPS);

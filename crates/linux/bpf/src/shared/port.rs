@@ -1,4 +1,4 @@
-//! `kernel/shared/port_shared.h`: what a port's programs are told, count and know.
+//! `kernel/shared/port_shared.h`: configuration, counters and state of a port's programs.
 
 use super::{shared_constants, shared_structs};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -83,7 +83,7 @@ shared_structs! {
         class: u32,
     }
 
-    /// All that the programs are told of a port.
+    /// Configuration of a port for its programs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct Config as "port_config" {
         classes: [Class; MAX_CLASSES],

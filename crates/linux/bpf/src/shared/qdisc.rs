@@ -1,4 +1,4 @@
-//! `kernel/shared/qdisc_shared.h`: what the queueing discipline in BPF is told.
+//! `kernel/shared/qdisc_shared.h`: configuration of the queueing discipline in BPF.
 
 use super::port::MAX_CLASSES;
 use super::{shared_constants, shared_structs};

@@ -26,7 +26,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// A verdict on a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Finding {
-    /// Silent for so long, and so many timeouts in a row unanswered.
+    /// Silence for this time, and this many consecutive unanswered timeouts.
     Failed { silent: Duration, rto: Duration, timeouts: u32 },
     /// Its rate, and the best of its connection.
     Useless { bytes: u64, best_bytes: u64 },
@@ -183,7 +183,7 @@ impl PathHealth {
         };
         let past = self.past.entry(key(subflow)).or_insert(new);
         if acked < past.acked {
-            // It has begun anew under the same token.
+            // Another connection has the same token.
             *past = new;
         }
         past.delivers = acked > past.acked;

@@ -100,7 +100,7 @@ impl PathManager {
         self.0.execute(MPTCP_PM_CMD_DEL_ADDR, vec![nest(MPTCP_PM_ATTR_ADDR, &endpoint.encode())])
     }
 
-    /// Sets or clears [`Endpoint::BACKUP`] of an endpoint that was listed. Its subflows stay; the other end is told
+    /// Sets or clears [`Endpoint::BACKUP`] of an endpoint that was listed. Its subflows stay; the other end is notified
     /// (MP_PRIO).
     pub fn set_endpoint_backup(&mut self, listed: &Endpoint, backup: bool) -> io::Result<()> {
         let changed = listed.with_backup(backup);

@@ -73,7 +73,7 @@ impl AnyAttachment {
         Self::begin(port, &config)
     }
 
-    /// As it is, whoever holds it.
+    /// The present state, with any holder.
     pub(crate) fn look(port: &str) -> Result<Self, PortError> {
         let mut dev = Device::open(port)?;
         match state::peek(&mut dev)?.0 {

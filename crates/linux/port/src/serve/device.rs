@@ -99,7 +99,7 @@ impl Device {
         root.map_err(|e| PortError::kernel(&self.name, "read its queues", e))
     }
 
-    /// Waits until nothing waits at the root any more, for so many milliseconds at most.
+    /// Waits until the root queue is empty, for this many milliseconds at most.
     pub(crate) fn wait_until_empty(&mut self, steps: u32) -> Result<Waited, PortError> {
         wait::until(steps, || Ok(self.root()?.is_none_or(|root| root.counters.backlog_pkt == 0)))
     }

@@ -105,7 +105,7 @@ impl Port {
     }
 
     /// Serves a port again as it was set, after somebody else changed its queues or programs ([`PortStats::differences`]).
-    /// Its counters start anew.
+    /// Its counters restart.
     ///
     /// # Errors
     /// No such port, nothing says how it was served, or held by a process that is alive.
@@ -263,7 +263,7 @@ pub fn settings(port: &str) -> Result<Serving, PortError> {
     if !state::has_ours(&mut dev)? {
         return Ok(Serving::Nothing);
     }
-    // Kept: whoever set it came to the end.
+    // Kept: its setup was completed.
     let whole = state::peek(&mut dev)?.0.filter(|content| content.kept && !content.changing);
     Ok(whole.map_or(Serving::HalfDone, |content| Serving::As(Box::new(content.config))))
 }

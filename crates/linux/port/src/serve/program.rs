@@ -125,7 +125,7 @@ impl Program {
     /// From now on packets that leave the port pass the program.
     pub(crate) fn attach(&mut self, port: &str, ifindex: i32) -> Result<(), PortError> {
         let Some(object) = self.object.take() else { return Ok(()) };
-        // Leaving last: whoever looks for a port that is served looks there.
+        // The egress hook last: a search for served ports looks there.
         for (name, direction) in [(IN_PROGRAM, TC_INGRESS), (OUT_PROGRAM, TC_EGRESS)] {
             let program = object.progs().find(|p| p.name() == name).expect("the object defines it");
             place(port, program.as_fd(), ifindex, direction)?;

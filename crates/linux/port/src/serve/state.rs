@@ -20,7 +20,7 @@ pub(crate) fn known(
     }
 }
 
-/// [`known`], whoever holds the port.
+/// [`known`], for any holder of the port.
 pub(crate) fn peek(dev: &mut Device) -> Result<(Option<Content>, Option<Program>), PortError> {
     let program = Program::find(signed(dev.index))?;
     let content = known(dev, program.as_ref(), record::peek(dev.index)?)?;

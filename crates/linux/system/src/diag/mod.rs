@@ -120,7 +120,7 @@ impl Diag {
         Ok(found)
     }
 
-    /// Closes one TCP socket (`SOCK_DESTROY`): the peer is told at once, an MPTCP connection carries on over its
+    /// Closes one TCP socket (`SOCK_DESTROY`): the peer gets a reset at once, an MPTCP connection carries on over its
     /// other subflows. It is this very socket that is closed: another one with the same ends has another cookie, and
     /// so has a listener, to which the kernel turns where no connection has these ends.
     ///

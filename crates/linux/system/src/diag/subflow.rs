@@ -120,7 +120,7 @@ pub struct Subflow {
     pub cwnd_pkt: u32,
     /// Slow-start threshold; `None` until the first reduction.
     pub ssthresh_pkt: Option<u32>,
-    /// Packets sent and neither acknowledged nor believed lost.
+    /// Packets sent and neither acknowledged nor declared lost.
     pub in_flight_pkt: u32,
     /// Segment size towards the peer.
     pub mss_bytes: u32,

@@ -56,7 +56,7 @@ use vmcc_transport::Config;
 use vmcc_udp::{FailedAttempt, Qlog};
 use vmcc_units::time::Span;
 
-/// The end of a connection is told within this time.
+/// Time limit for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Paths are asked this often whether they live.
 const KEEP_ALIVE: Span = Span::from_secs(2);
@@ -253,7 +253,7 @@ async fn connect_and_copy(
     session: &mut Session,
 ) -> Result<Outcome, CopyError> {
     let reach = client.connect(target, None, |_| {});
-    let (connection, keeper) =
+    let (connection, manager) =
         run_until(stop_requested(stop), reach).await.ok_or(CopyError::Interrupted)??;
     let work = async {
         match tree {
@@ -276,7 +276,7 @@ async fn connect_and_copy(
         Err(error) => (Err(error), None),
     };
     if let Some(mut control) = control {
-        // All is there, and nothing interrupts that any more: the far end is told so.
+        // Everything has arrived and can no longer be interrupted: notify the remote end.
         let told = async {
             control.shutdown().await?;
             control.wait_acked().await
@@ -285,7 +285,7 @@ async fn connect_and_copy(
     }
     let result = result.map(|mut outcome| {
         outcome.paths = connection.paths();
-        outcome.unused = keeper.failed();
+        outcome.unused = manager.failed();
         outcome.single = !connection.is_multipath();
         outcome
     });

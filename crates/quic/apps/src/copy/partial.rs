@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 const BUFFER: usize = 256 << 10;
 
-/// The SHA-256 of so many bytes of a file from its beginning.
+/// The SHA-256 of this many bytes of a file from its beginning.
 pub(crate) fn hash(file: &mut impl Read, len: u64) -> io::Result<Context> {
     let (mut context, mut buffer) = (Context::new(&SHA256), vec![0; BUFFER]);
     let mut from = file.take(len);
@@ -93,7 +93,7 @@ pub(crate) fn is_same_file(path: &Path, file: &File) -> io::Result<bool> {
     Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
 }
 
-/// Opens or creates the file under a part's name. Whoever else may write in this folder does not choose where the bytes go: a symbolic link is
+/// Opens or creates the file under a part's name. Another user who may write in this folder does not choose where the bytes go: a symbolic link is
 /// not followed, and a hard link is removed, so that the file keeps what it has under its other names.
 fn open_partial(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
@@ -117,7 +117,7 @@ fn open_partial(path: &Path) -> io::Result<Option<File>> {
 }
 
 impl PartialFile {
-    /// Opens what an interrupted copy to `target` has left, or begins anew; `None` while another copy writes it.
+    /// Opens what an interrupted copy to `target` has left, or restarts; `None` while another copy writes it.
     pub(crate) fn open(target: &Path, size: u64) -> Result<Option<PartialFile>, Refusal> {
         let path = partial_path(target);
         let said = |error: io::Error| match error.kind() {

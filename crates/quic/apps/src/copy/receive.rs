@@ -91,7 +91,7 @@ pub(super) async fn receive_tree(
     Ok((done, receiver.target.finish()))
 }
 
-/// Serves one stream; what goes wrong with it alone is told to the sender there.
+/// Serves one stream; errors of this stream alone are reported to the sender there.
 async fn take(stream: Stream, receiver: Arc<Receiver>) {
     let (mut to, mut from) = stream.into_split();
     let Ok(item) = wire::read::<Item>(&mut from).await else { return };
@@ -102,7 +102,7 @@ async fn take(stream: Stream, receiver: Arc<Receiver>) {
         Kind::Folder => folder(&mut to, &item, &receiver).await,
         Kind::File { size } => file(&mut to, &mut from, &item, size, &receiver).await,
     };
-    // An error here is one of the connection, which whoever reads `control` hears of, too.
+    // An error here is one of the connection, which the reader of `control` gets, too.
     if told.is_ok() && to.shutdown().await.is_ok() {
         let _ = to.wait_acked().await;
     }

@@ -15,7 +15,7 @@ const MIN_WEIGHT: f64 = 1e-6;
 /// Criteria of the choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// At most so many.
+    /// At most this many.
     pub most: usize,
     /// The least share of a route's delay that it must not share with any other.
     pub beta: f64,

@@ -1,4 +1,4 @@
-//! Routers of a route: packets that may go one hop, two hops, and so on, with the ends and ports that all have, so that whoever
+//! Routers of a route: packets that may go one hop, two hops, and so on, with the ends and ports that all have, so that a router that
 //! spreads connections over links by them spreads these the same way (Paris traceroute). What routers say comes by the socket's queue
 //! of errors, which needs no right.
 
@@ -83,7 +83,7 @@ fn probe_hop(socket: &UdpSocket, probe: &Probe, wait: Duration) -> io::Result<Op
     while read_error_queue(socket)?.is_some() {}
     let id = random()?;
     let sent = Instant::now();
-    // What is left of an earlier error is told by the first call.
+    // The first call returns a pending error of an earlier packet.
     let packet = (probe.packet)(id);
     if socket.send(&packet).is_err() {
         socket.send(&packet)?;

@@ -115,7 +115,7 @@ async fn listen(context: ClientContext, listener: TcpListener, service: Service)
                 let slot = context.slots.acquire(owner, |size| (context.tell)(Event::Full(size))).await;
                 let (context, service) = (context.clone(), service.clone());
                 tokio::spawn(async move {
-                    // What goes wrong with one program's connection ends it, and it is told by SOCKS5.
+                    // An error of one program's connection ends that connection, with a SOCKS5 reply.
                     let _ = run_until(slot.evicted(), serve(&context, tcp, service, owner, &slot)).await;
                 });
             }

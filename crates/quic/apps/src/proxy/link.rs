@@ -2,7 +2,7 @@
 
 use super::{ALPN, ClientJob, Event, ProxyError, config};
 use crate::endpoint_addr::EndpointAddr;
-use crate::session::connect::{Client, Keeper, Via};
+use crate::session::connect::{CarrierManager, Client, Via};
 use crate::session::{Carrier, Connection};
 use crate::trust::Trust;
 use rustls::pki_types::ServerName;
@@ -35,7 +35,7 @@ pub(super) struct Link {
 
 #[derive(Default)]
 struct State {
-    held: Option<(Connection, Keeper)>,
+    held: Option<(Connection, CarrierManager)>,
     failed: Option<Instant>,
 }
 
@@ -71,10 +71,10 @@ impl Link {
             return Err(ProxyError::NotNow(self.server.clone()));
         }
         match self.reach().await {
-            Ok((connection, keeper)) => {
+            Ok((connection, manager)) => {
                 state.failed = None;
                 self.watch(connection.clone());
-                state.held = Some((connection.clone(), keeper));
+                state.held = Some((connection.clone(), manager));
                 Ok(connection)
             }
             Err(error) => {
@@ -97,7 +97,7 @@ impl Link {
         Ok(())
     }
 
-    async fn reach(&self) -> Result<(Connection, Keeper), ProxyError> {
+    async fn reach(&self) -> Result<(Connection, CarrierManager), ProxyError> {
         let via = match &self.http_proxy {
             Some(proxy) => Some(Via { addresses: proxy.resolve().await?, target: self.server.to_string() }),
             None => None,
@@ -195,7 +195,7 @@ mod tests {
         let tls = trust::server(&server, trust, ALPN).unwrap();
         let single = Config { max_paths: 1, ..config(None, MAX_STREAMS) };
         let told = Arc::new(Told::new(Vec::new()));
-        let news = told.clone();
+        let events = told.clone();
         block_on(async {
             let far = Endpoint::new(Some(Server {
                 tls,
@@ -210,7 +210,7 @@ mod tests {
                 ..job(at, &server, client)
             };
             let link =
-                Link::new(&job, Vec::new(), Arc::new(move |one| news.lock().unwrap().push(one))).unwrap();
+                Link::new(&job, Vec::new(), Arc::new(move |one| events.lock().unwrap().push(one))).unwrap();
             let (near, far) = tokio::join!(link.connection(), far.accept());
             let near = near.unwrap();
             let mut stream = near.open_stream().await.unwrap();

@@ -38,7 +38,7 @@ fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// Greets a program and reads what it wants; what cannot be done it is told here.
+/// Greets a program and reads its request; refuses impossible ones.
 pub(super) async fn read_request(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Request> {
     if io.read_u8().await? != VERSION {
         return Err(invalid("no SOCKS5"));

@@ -51,25 +51,25 @@ pub(crate) struct Via {
 }
 
 /// Follows addresses for a session, until it is dropped.
-pub(crate) enum Keeper {
+pub(crate) enum CarrierManager {
     Udp(PathManager),
     Tcp { dialer: Arc<Dialer>, task: JoinHandle<()> },
 }
 
-impl Drop for Keeper {
+impl Drop for CarrierManager {
     fn drop(&mut self) {
-        if let Keeper::Tcp { task, .. } = self {
+        if let CarrierManager::Tcp { task, .. } = self {
             task.abort();
         }
     }
 }
 
-impl Keeper {
+impl CarrierManager {
     /// Pairs of addresses that are no path now.
     pub(crate) fn failed(&self) -> Vec<FailedAttempt> {
         match self {
-            Keeper::Udp(paths) => paths.failed(),
-            Keeper::Tcp { dialer, .. } => {
+            CarrierManager::Udp(paths) => paths.failed(),
+            CarrierManager::Tcp { dialer, .. } => {
                 let failures = dialer.failures().into_iter();
                 let attempt = |(route, reason): (Route, String)| {
                     let (local, remote) = (route.local?.ip(), route.remote);
@@ -98,7 +98,7 @@ impl Client {
         Ok(Client { carrier, tls, tcp_tls, config: Arc::new(config), endpoint, registry })
     }
 
-    /// Connects to a target. `failed` is told of pairs of addresses that are no path over UDP.
+    /// Connects to a target. `failed` is called for pairs of addresses that are no path over UDP.
     ///
     /// # Errors
     /// No session comes about.
@@ -107,11 +107,11 @@ impl Client {
         target: Target,
         via: Option<Via>,
         failed: impl Fn(&FailedAttempt) + Send + 'static,
-    ) -> Result<(Connection, Keeper), ConnectError> {
+    ) -> Result<(Connection, CarrierManager), ConnectError> {
         if self.carrier == Carrier::Udp {
             let connection = self.endpoint.connect(self.tls.clone(), self.config.clone(), &target).await?;
-            let keeper = PathManager::start_with_callback(&connection, target, failed);
-            return Ok((Arc::new(connection), Keeper::Udp(keeper)));
+            let manager = PathManager::start_with_callback(&connection, target, failed);
+            return Ok((Arc::new(connection), CarrierManager::Udp(manager)));
         }
         let routes = Routes::new(&target, via);
         let security = ClientSecurity::Tls(self.tcp_tls.clone(), server_name(&target));
@@ -125,7 +125,7 @@ impl Client {
         self.registry.add(connection.downgrade());
         let dialer = Arc::new(dialer);
         let task = tokio::spawn(follow(routes, dialer.clone()));
-        Ok((Arc::new(connection), Keeper::Tcp { dialer, task }))
+        Ok((Arc::new(connection), CarrierManager::Tcp { dialer, task }))
     }
 
     fn pipes(&self, target: Target) -> Arc<dyn PipeDialer> {

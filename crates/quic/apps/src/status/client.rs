@@ -172,7 +172,7 @@ mod tests {
         let listener = UnixListener::bind(&lives).unwrap();
         remove_stale(folder.path());
         assert_eq!(sockets(folder.path()), std::slice::from_ref(&lives));
-        // One that says nothing is not waited for, and what it says is not believed.
+        // A silent program is not waited for, and its answer is not trusted.
         assert!(query(&lives, geteuid().as_raw(), Instant::now() + Duration::from_millis(20)).is_err());
         drop(listener);
         assert!(query(&lives, geteuid().as_raw(), Instant::now() + PROGRAM_TIMEOUT).is_err());

@@ -1,6 +1,6 @@
 //! Connections of running programs, for `vmcc status`, `vmcc top` and Prometheus.
 //!
-//! A program listens at a socket in a folder that only its user can enter; whoever connects is told everything in one document of JSON. So
+//! A program listens at a socket in a folder that only its user can enter; each client gets one JSON document. So
 //! nobody needs root, and no agent has to run. What a program that was killed has left is removed by the next one of its user.
 
 mod client;
@@ -16,7 +16,7 @@ pub(crate) use registry::{PipeGuard, Registry};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Connections that are told of.
+/// Connections in the report.
 const MAX_CONNECTIONS: usize = 1000;
 
 /// A program and what it carries.

@@ -12,12 +12,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Whoever asks has this long to take the answer.
+/// Time limit for a client to read the answer.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Until an error of `accept` may have passed.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Answers who asks, one at a time, until it is dropped.
+/// Answers clients, one at a time, until it is dropped.
 pub(crate) struct StatusServer {
     task: JoinHandle<()>,
     socket: PathBuf,

@@ -392,7 +392,7 @@ impl Window {
         self.on_congestion_signal(cc, at, &acked, 0);
     }
 
-    /// Everything that was sent over a long time is lost: begin anew, with one packet more than so many that are out.
+    /// Everything that was sent over a long time is lost: restart with one packet more than are in flight.
     pub(crate) fn on_persistent_congestion(&mut self, cc: &mut Controller, at: &CcContext<'_>, out: u32) {
         if self.state != State::Loss {
             let event = Event { cause: Cause::Rto, ..self.event(at) };

@@ -144,7 +144,7 @@ impl Windows {
         self.resize();
     }
 
-    /// So many packets and bytes of a path are no longer in flight.
+    /// This many packets and bytes of a path are no longer in flight.
     pub(crate) fn free(&mut self, slot: usize, packets: u64, bytes: u64) {
         let index = self.index(slot);
         let (share, window) = (&mut self.shares[slot], &mut self.windows[index]);
@@ -154,7 +154,7 @@ impl Windows {
         self.gone += packets;
     }
 
-    /// A path is given up, with so many packets in flight.
+    /// A path is given up, with this many packets in flight.
     pub(crate) fn close(&mut self, slot: usize, packets: u64) {
         self.free(slot, packets, u64::MAX);
         self.shares[slot].mtu = 0;

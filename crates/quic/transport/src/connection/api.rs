@@ -63,7 +63,7 @@ impl Connection {
         self.streams.reset(stream, code)
     }
 
-    /// Reads what has come in order into `out`: so many bytes, where 0 is nothing at present (`StreamReadable` follows); none at the end.
+    /// Reads contiguous data into `out` and returns their length, where 0 is nothing at present (`StreamReadable` follows); none at the end.
     ///
     /// # Errors
     /// The stream is not open, or the peer has reset it.

@@ -31,7 +31,7 @@ pub(super) struct OneRtt {
 
 /// Result of opening a packet.
 pub(super) enum Opened {
-    /// So many bytes of it are frames.
+    /// This many bytes of it are frames.
     Payload(usize),
     /// It is no packet of this connection.
     Unreadable,

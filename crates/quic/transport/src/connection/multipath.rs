@@ -11,7 +11,7 @@ use crate::recovery::space::SpaceId;
 use crate::wire::frame::NewCid;
 use vmcc_units::time::{Span, Time};
 
-/// An abandoned path's packets are still taken for so many probe timeouts.
+/// Probe timeouts for which packets of an abandoned path are still accepted.
 const LINGER: u64 = 3;
 /// No path is left.
 const NO_VIABLE_PATH: u64 = 0x10;

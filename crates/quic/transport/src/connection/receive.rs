@@ -162,7 +162,7 @@ impl Connection {
         }
         let payload = &payload[..len];
         if self.is_over() {
-            // There it is told again.
+            // The error is reported again there.
             if let Some(slot) = slot {
                 self.paths[slot].last_received_at = now;
             }

@@ -263,7 +263,7 @@ impl Connection {
             pad = pad.max(limit.min(building.start() + usize::from(mtu::BASE)));
         }
         // Those that are not due yet ride along with data only: a packet of acknowledgments that brought those of every path would
-        // have each path's packets leave singly, and so lose less at a full queue than a TCP connection that is told of every second.
+        // have each path's packets leave singly, and so lose less at a full queue than a TCP connection with an ACK for every second.
         let with_data = may_data && self.has_data();
         for other in self.paths.slots() {
             let received = &self.paths[other].space.received;

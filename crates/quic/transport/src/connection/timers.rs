@@ -14,7 +14,7 @@ const MIN_DATAGRAM: u16 = 80;
 const BLACK_HOLE_PTOS: u32 = 3;
 /// Packets that a probe timeout sends (RFC 9002 section 6.2.4).
 const PROBES_PER_PTO: u8 = 2;
-/// Packets on every path come back for this time before a connection ends: a firewall that is loaded anew may refuse some.
+/// Packets on every path come back for this time before a connection ends: a reloaded firewall may refuse some.
 const REFUSED_TIMEOUT: Span = Span::from_ms(500);
 
 impl Connection {

@@ -28,7 +28,7 @@ impl Handle {
 /// Condition under which a client must prove its address before any state is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Only while so many handshakes are under way.
+    /// Handshakes in progress above which it applies.
     Above(usize),
     /// Always.
     Always,

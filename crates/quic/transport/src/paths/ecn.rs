@@ -57,7 +57,7 @@ impl EcnValidation {
         self.state == State::Capable
     }
 
-    /// Packets take another way from now on, which is tested anew. The peer counts on, so what was sent before is not forgotten.
+    /// Packets take another path from now on, which is validated again. The peer counts on, so what was sent before is not forgotten.
     pub(crate) fn restart(&mut self) {
         *self = EcnValidation { sent: self.sent, before: self.sent, ..EcnValidation::default() };
     }

@@ -116,7 +116,7 @@ impl Mtu {
     }
 
     /// Packets of that size and smaller ones were lost, all at once. Whether the path seems to carry no large ones any more, although small ones may get
-    /// through (RFC 8899 section 4.3): then the search has begun anew.
+    /// through (RFC 8899 section 4.3): then the search has restarted.
     pub(crate) fn on_lost(&mut self, largest: u16) -> bool {
         self.losses += u8::from(largest > BASE);
         let hole = self.losses >= MAX_LOSSES && self.size > BASE;
@@ -126,7 +126,7 @@ impl Mtu {
         hole
     }
 
-    /// The search begins anew: nothing is answered any more, perhaps because packets are too large, or the path leads through another network.
+    /// Restarts the search: nothing is answered any more, perhaps because packets are too large, or the path leads through another network.
     pub(crate) fn restart(&mut self) {
         *self = Mtu::new(BASE, self.most);
     }

@@ -4,7 +4,7 @@ use vmcc_units::time::{Span, Time};
 
 /// A burst is at most what leaves in this time, for the sake of those who send many packets in one call,
 const BURST: Span = Span::from_ms(2);
-/// and at least so many packets.
+/// and at least this many packets.
 const MIN_BURST_PKT: u64 = 10;
 /// Least burst where an algorithm spaces packets, as Linux's least.
 const MIN_SPACED_PKT: u64 = 2;

@@ -258,7 +258,7 @@ impl Log {
             "congestion_window",
             "bytes_in_flight",
         ];
-        /// So many of them, from the first on, are times.
+        /// The first of them, up to this number, are times.
         const TIMES: usize = 4;
         let (path, window) = (seen.path, seen.windows.of(seen.slot));
         let time = |time: Span| Some(time.us()).filter(|_| path.rtt.srtt_8us != 0);

@@ -52,7 +52,7 @@ pub(crate) struct NewCid {
 /// A frame that was received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Frame<'a> {
-    /// So many bytes of it.
+    /// This many bytes of it.
     Padding,
     Ping,
     /// Of path 0 where the frame names none.

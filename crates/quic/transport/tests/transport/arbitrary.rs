@@ -1,4 +1,4 @@
-//! Anything in packets that are believed, and anything at all before: no end may fail in another way than the standard's.
+//! Arbitrary frames in authenticated packets and arbitrary datagrams: errors are those of the standard.
 
 use proptest::prelude::*;
 use vmcc_quic_testkit::pair::Pair;

@@ -1,4 +1,4 @@
-//! One window for all paths, and paths that are spared.
+//! One window for all paths, and paths retained by `min_paths`.
 
 use crate::multipath::{connected, shaped, silence};
 use crate::net::{Link, Net, Transfer, client_address, route};

@@ -102,7 +102,7 @@ fn oversized_queued_datagrams_are_dropped() {
     assert_eq!(net.connection(1, server).read_datagram(), Some(vec![2; 100]));
 }
 
-/// The end is told where the peer is heard, not where nothing passes any more.
+/// The close is sent on a path that receives, not on a silent one.
 #[test]
 fn connection_close_is_sent_on_a_responsive_path() {
     let (mut net, client, server) = connected(&[shaped(20_000_000, 5); 2], &Config::default());

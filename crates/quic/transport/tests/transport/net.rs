@@ -16,7 +16,7 @@ pub(crate) struct Link {
     pub(crate) rate: u64,
     /// Bytes that wait; what comes when it is full is lost.
     pub(crate) queue: u64,
-    /// Marked instead of lost above so many bytes.
+    /// Marked instead of lost above this many bytes.
     pub(crate) mark_above: u64,
     /// Lost, of a thousand.
     pub(crate) loss: u64,
@@ -124,7 +124,7 @@ impl Net {
             self.ends[end].connection(handle).is_some(),
             "it is gone at {:?}: {:?}",
             self.now,
-            self.news()
+            self.events()
         );
         self.ends[end].connection(handle).expect("it is there")
     }
@@ -209,9 +209,9 @@ impl Net {
         let arrival = self.under_way.peek().map(|Reverse(packet)| packet.0);
         let timers = self.ends.iter().filter_map(Endpoint::poll_timeout);
         let Some(next) = timers.chain(arrival).min().filter(|&next| next <= most) else { return false };
-        // Whoever asks to be woken up for what is past has nothing to do then.
+        // A timer in the past fires without work.
         self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
-        assert!(self.idle_steps < 10_000, "time does not pass at {:?}: {:?}", self.now, self.news());
+        assert!(self.idle_steps < 10_000, "time does not pass at {:?}: {:?}", self.now, self.events());
         self.now = self.now.max(next);
         while self.under_way.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
             let Some(Reverse((_, _, to, route, mark, mut data))) = self.under_way.pop() else { break };
@@ -227,13 +227,13 @@ impl Net {
     pub(crate) fn until(&mut self, most: Span, mut done: impl FnMut(&mut Net) -> bool) {
         let end = self.now + most;
         while !done(self) {
-            assert!(self.now <= end, "not done at {:?}: {:?}", self.now, self.news());
-            assert!(self.step(), "nothing is left to happen: {:?}", self.news());
+            assert!(self.now <= end, "not done at {:?}: {:?}", self.now, self.events());
+            assert!(self.step(), "nothing is left to happen: {:?}", self.events());
         }
     }
 
     /// The last of what happened at each end.
-    fn news(&self) -> [&[(Time, Handle, Event)]; 2] {
+    fn events(&self) -> [&[(Time, Handle, Event)]; 2] {
         [0, 1].map(|end| &self.events[end][self.events[end].len().saturating_sub(4)..])
     }
 

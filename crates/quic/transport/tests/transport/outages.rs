@@ -158,7 +158,7 @@ impl Case {
     }
 }
 
-/// Stalls of so many cuts, the longest first.
+/// Stalls of this many cuts, the longest first.
 fn stalls(which: impl Iterator<Item = u64>, unit: u64) -> Vec<(Span, u64, Case)> {
     let mut stalls: Vec<_> = which
         .filter_map(|number| {

@@ -262,7 +262,7 @@ fn forbidden_peer_does_not_affect_others() {
     talk(&mut session, &mut server, at(1));
     assert_eq!(session.peer(at(1), other), PeerState::Refused(Failure::Forbidden(other.to_string())));
     assert_eq!(session.peers().collect::<Vec<_>>(), [peer()]);
-    // Who asks again has it asked again, once.
+    // A repeated call sends one more request.
     server.refuses = None;
     server.asked.clear();
     assert_eq!([0; 2].map(|_| session.peer(at(2), other)), [0; 2].map(|_| PeerState::Asking));

@@ -41,7 +41,7 @@ impl FromStr for Library {
     }
 }
 
-/// One cell of the comparison, as the processes are told.
+/// One cell of the comparison, as configured for the processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) library: Library,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-/// Passes on what comes, both ways, between whoever sends first and one peer.
+/// Passes on what comes, both ways, between the first sender and one peer.
 pub(crate) struct Forward {
     /// Address to send to.
     pub(crate) at: SocketAddr,

@@ -27,7 +27,7 @@ pub(crate) fn bytes(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Fetches what is under a name; `look` is told how much there is so far.
+/// Fetches what is under a name; `look` gets the number of bytes so far.
 pub(crate) async fn get(connection: &Connection, name: &str, mut look: impl AsyncFnMut(usize)) -> Vec<u8> {
     let mut stream = connection.open_stream().await.unwrap();
     stream.write_all(format!("GET /{name}\r\n").as_bytes()).await.unwrap();
@@ -39,7 +39,7 @@ pub(crate) async fn get(connection: &Connection, name: &str, mut look: impl Asyn
     all
 }
 
-/// Sends `data`, of which `look` is told how much has been taken so far; the answer.
+/// Sends `data`, of which `look` gets the number of bytes taken so far; the answer.
 pub(crate) async fn post(connection: &Connection, data: &[u8], mut look: impl AsyncFnMut(usize)) -> Vec<u8> {
     let mut stream = connection.open_stream().await.unwrap();
     stream.write_all(b"POST /post\r\n\r\n").await.unwrap();
@@ -54,7 +54,7 @@ pub(crate) async fn post(connection: &Connection, data: &[u8], mut look: impl As
     answer
 }
 
-/// Answers every request with `data`, until the peer closes; `look` is told how much of it has been taken so far.
+/// Answers every request with `data`, until the peer closes; `look` gets the number of bytes taken so far.
 pub(crate) async fn serve(
     connection: &Connection,
     data: &[u8],

@@ -144,7 +144,7 @@ async fn relay_that_reports_an_own_address_is_rejected() {
         far.accept_stream().await.unwrap().read_to_end(&mut all).await.unwrap();
         assert_eq!(all, [7; 100_000]);
     });
-    told.await.expect("it is believed");
+    told.await.expect("it is accepted");
     let seen = seen.lock().unwrap();
     assert_eq!((seen.allocations, seen.data, here.via(own)), (1, 0, None));
 }

@@ -96,7 +96,7 @@ fn engine(shards: u32) -> Engine<Echoes> {
     Engine::new(&net, &partition, &Streams::new(5), hosts).unwrap()
 }
 
-/// Digests of all ends, counters of all links, of a run in parts of at most so many events per shard; and how many.
+/// Digests of all ends, counters of all links, of a run in parts of at most this many events per shard; and how many.
 fn outcome(shards: u32, most: u64) -> (String, usize) {
     outcome_of(engine(shards), most)
 }

@@ -7,7 +7,7 @@ use crate::time::Time;
 
 /// Data of one write.
 pub(super) static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
-/// So many windows wait to be sent at most, of whatever fits into the send buffer: schedulers that ask how much waits see that it is
+/// Windows of unsent data at most, as far as they fit into the send buffer: schedulers that ask how much waits see that it is
 /// much, and the rest would only take memory.
 pub(super) const MAX_UNSENT_WINDOWS: u64 = 16;
 

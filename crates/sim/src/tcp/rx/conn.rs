@@ -53,7 +53,7 @@ pub(crate) struct RxConn {
     pub(crate) count: u8,
     /// Routes of acknowledgments, if they share one.
     pub(crate) ack_routes: Option<Box<AckRoutes>>,
-    /// One past the segments of the message that somebody is told of next; `u32::MAX`: nobody is.
+    /// One past the segments of the message that is reported next; `u32::MAX`: none is.
     pub(crate) message_end: u32,
     pub(crate) messages: u32,
     pub(crate) completed: Time,

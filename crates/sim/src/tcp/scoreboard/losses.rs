@@ -38,7 +38,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes back the marks of segments believed lost (F-RTO).
+    /// Takes back the marks of segments declared lost (F-RTO).
     pub(crate) fn clear_lost(&mut self) {
         for word in &mut self.marks {
             word.lost = 0;

@@ -69,7 +69,7 @@ fn packets_dropped_at_a_full_ring_are_retransmitted() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-    /// Whoever sleeps, however often, with losses or without: nothing leaves a host that is off, and everything arrives.
+    /// Any host descheduled any number of times, with losses or without: nothing leaves a host that is off, and everything arrives.
     #[test]
     fn descheduled_host_sends_nothing_and_loses_nothing(
         naps in vec((0..2u32, 1..400u64, 1..600u64), 1..8),

@@ -146,7 +146,7 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    /// The receive window is full although a subflow has room: whoever holds the oldest segment back is
+    /// The receive window is full although a subflow has room: the subflow that holds the oldest segment is
     /// slowed down, and the segment is sent again where it arrives sooner (opportunistic retransmission
     /// and penalization; C. Raiciu et al., NSDI 2012, section 4.2, in the form of the out-of-tree kernel).
     pub(super) fn relieve_window(&mut self, touched: &mut u32) {

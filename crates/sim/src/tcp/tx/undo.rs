@@ -32,7 +32,7 @@ impl<W: Wire> Tx<'_, W> {
         in_vain
     }
 
-    /// Part of it has; a retransmission that is under way is waited for before anything more is believed lost or sent again.
+    /// Part of it has; a retransmission that is under way is waited for before anything more is declared lost or sent again.
     fn undo_part(&mut self, r: usize, advanced: bool, got: &Delivery) -> bool {
         let sf = &mut self.subs[r];
         if advanced && sf.undo.is_delayed(got.echo) {

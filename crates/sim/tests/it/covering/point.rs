@@ -59,7 +59,7 @@ const fn axes(own: [usize; 2]) -> [usize; 10] {
 #[derive(Clone, Copy, Debug)]
 enum Buffer {
     Packets(u64),
-    /// Bandwidth-delay products, and at least so many packets.
+    /// Bandwidth-delay products, and at least this many packets.
     Pipes(f64, u64),
 }
 

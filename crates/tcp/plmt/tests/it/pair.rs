@@ -57,7 +57,7 @@ pub(crate) async fn pair(
     (client, server)
 }
 
-/// Waits until exactly so many carriers are open.
+/// Waits until exactly this many carriers are open.
 pub(crate) async fn wait_carriers(connection: &Connection, count: usize) {
     let wait = async {
         while connection.carriers().iter().filter(|carrier| carrier.open).count() != count {

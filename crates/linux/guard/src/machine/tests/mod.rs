@@ -141,7 +141,7 @@ fn congested_path_does_not_fail() {
 #[test]
 fn timeouts_without_a_sent_retransmission_are_not_counted() {
     let delivers = |cookie, now: f64| subflow(cookie, (now * 1e6) as u64);
-    // Twelve packets are sent again until one second, and so many after that.
+    // Twelve packets are sent again until one second, and as many after that.
     let of = |after: u32, sent_ms_ago| {
         let found = found_exactly(&FAILED, 9.0, |now| {
             let again = if now > 1.0 { 12 + after } else { (now * 12.0) as u32 };

@@ -151,7 +151,7 @@ impl Attachment {
         }
     }
 
-    /// As it is, whoever holds it.
+    /// The present state, with any holder.
     pub(super) fn look(port: &str) -> Result<Self, PortError> {
         let mut dev = Device::open(port)?;
         let (Some(content), Some(program)) = state::peek(&mut dev)? else {
@@ -268,7 +268,7 @@ impl Attachment {
         self.index.unsigned_abs()
     }
 
-    /// Whoever comes next knows that the port was left served on purpose.
+    /// Records that the port was left served on purpose.
     pub(super) fn mark_kept(&self) {
         if let (Some(record), Some(content)) = (&self.record, self.recorded()) {
             // Without it `vmcc clean` takes the port for a leftover; that is all.

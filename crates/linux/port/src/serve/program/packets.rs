@@ -1,5 +1,5 @@
 //! Made-up packets through the egress program (`BPF_PROG_TEST_RUN`): which are marked, how, and with which sums.
-//! Expected packets are built anew with the other ECN fields, so that every byte counts.
+//! Expected packets are rebuilt with the other ECN fields, so that every byte counts.
 
 use super::*;
 use crate::resolve::resolved;
@@ -365,7 +365,7 @@ fn phantom(rate: &str, at: &str) -> Program {
     ))
 }
 
-/// Sends the same frame so many times.
+/// Sends the same frame this many times.
 fn repeat(program: &Program, frame: &[u8], times: u32) {
     let object = program.object.as_ref().unwrap();
     let out_program = object.progs_mut().find(|p| p.name() == OUT_PROGRAM).unwrap();
@@ -586,7 +586,7 @@ fn root_port_classes_split_by_ecn() {
     }
 }
 
-/// TCP with these flags and so many bytes of payload.
+/// TCP with these flags and this many bytes of payload.
 fn segment(ecn: u8, syn: bool, bytes: usize) -> Vec<u8> {
     let mut header = TcpHeader::new(1000, 80, 1, 1000);
     (header.syn, header.ack) = (syn, !syn);

@@ -17,7 +17,7 @@ use std::io;
 use vmcc_netlink::{Links, PortInfo, os_code};
 use vmcc_system::Folder;
 
-/// Held by whoever makes a shared device, joins or leaves it.
+/// Lock for creating, joining or leaving a shared device.
 const LOCK: (&str, &str, &str) = ("/run", "vmcc", "budgets.lock");
 /// Drain timeout of a shared device, in milliseconds.
 const MAX_POLLS: u32 = 100;
@@ -118,7 +118,7 @@ pub(super) fn change(_: &Lock, vm: &str, config: &PortConfig) -> Result<u64, Por
         adopted => adopted?,
     };
     let changed = shared.change(config, |_| Ok(()));
-    // It stays, whoever asked.
+    // It stays for any caller.
     shared.mark_kept();
     changed
 }
@@ -141,7 +141,7 @@ pub(super) fn repair(_: &Lock, vm: &str) -> Result<(), PortError> {
             shared.mark_kept();
             Ok(())
         }
-        // Nothing says what it was: made anew by the next port that joins.
+        // Nothing says what it was: recreated by the next port that joins.
         Err(PortError::NotAttached { .. }) => remove_device(&name),
         Err(error) => Err(error),
     }

@@ -37,7 +37,7 @@ pub(super) use detour::remove_left;
 /// Drain timeout of a queue, in milliseconds.
 const MAX_POLLS: u32 = 1_000;
 
-/// Runs `exchange` while packets that leave the port wait; it is told whether they do. `budget` is the device that
+/// Runs `exchange` while packets that leave the port wait; its argument says whether they do. `budget` is the device that
 /// they go through before or after it.
 pub(super) fn during<T>(
     dev: &mut Device,

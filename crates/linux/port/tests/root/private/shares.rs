@@ -203,7 +203,7 @@ fn root_port_virtual_queues_mark_before_real_queues_build_up() {
                 backlogs.push(stats.classes.iter().map(|class| class.backlog_bytes).sum::<u64>());
             }
             backlogs.sort_unstable();
-            // A busy machine sleeps longer than it is told to.
+            // A busy machine sleeps longer than requested.
             ((before, port.stats().unwrap(), begin.elapsed()), backlogs[50])
         });
         let stats = port.detach().unwrap();

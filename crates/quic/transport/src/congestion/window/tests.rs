@@ -48,7 +48,7 @@ impl Bench {
         }
     }
 
-    /// So many arrive a round trip later, some with a mark; one may be lost.
+    /// This many arrive a round trip later, some with a mark; one may be lost.
     fn ack(&mut self, packets: u32, marked: u32, lost: bool) {
         let newest = self.now;
         self.now += Span::from_ms(10);

@@ -55,7 +55,7 @@ impl Bench {
         }
     }
 
-    /// So many of a path's oldest are lost, so many after them arrive.
+    /// This many of a path's oldest packets are lost; as many as given after them arrive.
     fn ack(&mut self, slot: usize, lost: usize, arrive: usize) {
         self.now += Span::from_ms(1);
         let mut acked = Acked::default();

@@ -25,7 +25,7 @@ pub(crate) async fn open(connection: &Connection, routes: &[(SocketAddr, SocketA
     opened(connection, routes.len() + 1).await;
 }
 
-/// Waits until so many paths carry data.
+/// Waits until this many paths carry data.
 pub(crate) async fn opened(connection: &Connection, wanted: usize) {
     while connection.paths().iter().filter(|path| path.open).count() < wanted {
         assert!(connection.error().is_none(), "{:?}", connection.error());
@@ -57,7 +57,7 @@ impl<'a> Trial<'a> {
         Trial { connection, forward, begun: None, longest: Duration::ZERO, last: Instant::now() }
     }
 
-    /// With so many bytes of the data there.
+    /// With this many bytes of the data there.
     pub(crate) fn look(&mut self, len: usize) {
         let last = std::mem::replace(&mut self.last, Instant::now());
         if self.begun.is_some() {

@@ -1,7 +1,7 @@
 //! The queueing discipline in BPF (`kernel/qdisc/qdisc.bpf.c`), for Linux 6.16 with `CONFIG_NET_SCH_BPF`.
 //!
 //! Registering makes it known by name; putting it on a port makes an instance, which holds the programs and their
-//! maps. The registration is taken back at once: the instance lives on with the port, whoever dies, and the next
+//! maps. The registration is taken back at once: the instance lives as long as the port, independent of any process, and the next
 //! process finds its maps through the map that it shares with the port's marking program.
 
 mod config;

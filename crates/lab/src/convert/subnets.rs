@@ -1,4 +1,4 @@
-//! Lanes and subflows that an entry of traffic asks for.
+//! Subnets and subflows that an entry of traffic asks for.
 
 use crate::Error;
 use crate::spec::Path;
@@ -17,7 +17,7 @@ pub(super) fn named(traffic: &Traffic, paths: &[Path], key: &str) -> Result<Vec<
     traffic.common.path.iter().flat_map(|names| &names.0).map(number).collect()
 }
 
-pub(super) fn lane_on(path: usize, lanes: &[usize], key: &str) -> Result<usize, Error> {
-    let lane = lanes.iter().position(|of_lane| *of_lane == path);
-    lane.ok_or_else(|| Error::spec(key, "no vNIC uses this path, or it does not join these hosts"))
+pub(super) fn subnet_on(path: usize, subnets: &[usize], key: &str) -> Result<usize, Error> {
+    let subnet = subnets.iter().position(|of_subnet| *of_subnet == path);
+    subnet.ok_or_else(|| Error::spec(key, "no vNIC uses this path, or it does not join these hosts"))
 }
