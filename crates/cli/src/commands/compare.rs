@@ -123,18 +123,26 @@ fn verdicts(condition: &Condition, comparison: &Comparison) -> Vec<Verdict> {
     all
 }
 
+/// Mark of a difference whose confidence interval leaves out zero.
+const DIFFERS: &str = "*";
+
 /// The metrics of the table of cases and those of conditions.
 fn text(comparison: &Comparison, shown: &BTreeSet<String>, verdicts: &[Verdict]) -> String {
-    let mut lines = table::plain(&["CASE", "METRIC", "BEFORE", "AFTER", "DIFFERENCE", "95 %"]);
+    let mut lines = table::plain(&["CASE", "METRIC", "BEFORE", "AFTER", "DIFFERENCE"]);
+    let mut any_differs = false;
     for case in &comparison.cases {
         let is_shown = |name: &str| {
             shown.contains(name) || name.strip_suffix(".mean").is_some_and(|name| shown.contains(name))
         };
         for (name, compared) in case.metrics.iter().filter(|(name, _)| is_shown(name)) {
             lines.add_row(row(&case.name, name, compared));
+            any_differs |= differs(compared);
         }
     }
     let mut text = table::render_keyed(&lines, 2);
+    if any_differs {
+        text.push_str(&format!("\n\n {DIFFERS} differs: the 95 % confidence interval leaves out zero"));
+    }
     if !verdicts.is_empty() {
         let mut lines = table::plain(&["FAIL IF", "CASE", "", "NOTE"]);
         for Verdict { condition, case, metric, failed, note } in verdicts {
@@ -147,6 +155,10 @@ fn text(comparison: &Comparison, shown: &BTreeSet<String>, verdicts: &[Verdict])
     text
 }
 
+fn differs(compared: &Compared) -> bool {
+    compared.difference.is_some_and(|found| found.is_certain())
+}
+
 fn limit(condition: &Condition) -> String {
     let relation = if condition.above { ">" } else { "<" };
     match condition.relative {
@@ -156,7 +168,7 @@ fn limit(condition: &Condition) -> String {
 }
 
 /// A row: means in the unit in which the larger reads well, the difference in per cent where there is a first mean to relate it to.
-fn row(case: &str, name: &str, compared: &Compared) -> [String; 6] {
+fn row(case: &str, name: &str, compared: &Compared) -> [String; 5] {
     let values = [compared.before, compared.after];
     let scale =
         scale_of(name, values.iter().flatten().fold(0.0, |largest: f64, value| largest.max(value.abs())));
@@ -177,8 +189,12 @@ fn row(case: &str, name: &str, compared: &Compared) -> [String; 6] {
             ),
         };
         let half = half.map_or_else(String::new, |half| format!(" ± {}", digits(half)));
-        format!("{}{}{half} {unit}", if value > 0.0 { "+" } else { "" }, digits(value)).trim_end().to_owned()
+        let shown = digits(value);
+        let sign =
+            if value > 0.0 && shown.contains(|digit: char| ('1'..='9').contains(&digit)) { "+" } else { "" };
+        let mark = if differs(compared) { DIFFERS } else { "" };
+        let text = format!("{sign}{shown}{half} {unit}");
+        format!("{} {mark}", text.trim_end()).trim_end().to_owned()
     });
-    let certain = if found.is_some_and(|found| found.is_certain()) { "differs" } else { "" };
-    [case.to_owned(), name.to_owned(), mean(values[0]), mean(values[1]), difference, certain.to_owned()]
+    [case.to_owned(), name.to_owned(), mean(values[0]), mean(values[1]), difference]
 }

@@ -43,6 +43,39 @@ fn lower_link_rate_lowers_goodput_in_every_case() {
     assert!(text.contains("goodput_bps < -20.00 %") && text.contains("pass"), "{text}");
 }
 
+/// Each row of a comparison has the difference beside both means, at 80 columns too, and no zero has a sign.
+#[test]
+fn differences_stand_beside_the_means() {
+    let dir = folder();
+    run(dir.path(), "a", &[]);
+    run(dir.path(), "b", &["--set", "topology.rate=10mbit"]);
+    for (before, after, mark) in [("a", "b", true), ("a", "a", false)] {
+        let text = String::from_utf8(output(dir.path(), &["compare", before, after]).stdout).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let header: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(header, ["CASE", "METRIC", "BEFORE", "AFTER", "DIFFERENCE"], "{text}");
+        assert_eq!(text.matches("DIFFERENCE").count(), 1, "one block: {text}");
+        let goodput = text.lines().find(|line| line.contains(" goodput_bps ")).unwrap();
+        assert_eq!((goodput.ends_with(" % *"), text.contains("* differs")), (mark, mark), "{text}");
+        assert!(!text.contains("-0.000") && !text.contains("+0.000"), "{text}");
+    }
+}
+
+/// The same delays in another spelling are the same cases.
+#[test]
+fn cases_are_matched_by_value() {
+    let dir = folder();
+    run(dir.path(), "a", &["--set", "cc=lia", "--set", "topology.delay=2ms,4ms"]);
+    run(dir.path(), "b", &["--set", "cc=lia", "--set", "topology.delay=4000us,2000us"]);
+    let (code, found) = json(dir.path(), &["compare", "a", "b", "--fail-if", "goodput < 0%"]);
+    let names: Vec<_> = found["cases"].as_array().unwrap().iter().map(|case| case["name"].clone()).collect();
+    assert_eq!((code, names), (0, vec!["4000us".into(), "2000us".into()]), "{found:#}");
+    assert_eq!(
+        (found["only_before"].clone(), found["only_after"].clone()),
+        (serde_json::json!([]), serde_json::json!([]))
+    );
+}
+
 #[test]
 fn incomparable_folders_are_named() {
     let dir = folder();

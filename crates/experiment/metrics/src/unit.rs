@@ -101,10 +101,8 @@ impl Unit {
 
 /// A figure with as many digits as a person wants to read: about four.
 pub fn digits(value: f64) -> String {
-    // A sum of nothing is -0.0, which would be printed with its sign.
-    let value = value + 0.0;
     let magnitude = value.abs();
-    if value == 0.0 || (magnitude >= 100.0 && value.fract() == 0.0) || magnitude >= 1000.0 {
+    let text = if value == 0.0 || (magnitude >= 100.0 && value.fract() == 0.0) || magnitude >= 1000.0 {
         format!("{value:.0}")
     } else if magnitude >= 100.0 {
         format!("{value:.1}")
@@ -112,6 +110,11 @@ pub fn digits(value: f64) -> String {
         format!("{value:.2}")
     } else {
         format!("{value:.3}")
+    };
+    // A zero has no sign, whether it is one or too small for these digits.
+    match text.strip_prefix('-') {
+        Some(zero) if zero.bytes().all(|byte| matches!(byte, b'0' | b'.')) => zero.to_owned(),
+        _ => text,
     }
 }
 
@@ -131,8 +134,8 @@ mod tests {
     #[test]
     fn figures_have_about_four_digits() {
         assert_eq!(
-            [-0.0, 0.1234, 1.0, 93.456, 123.456, 123.0, 12345.6].map(digits),
-            ["0", "0.123", "1.00", "93.46", "123.5", "123", "12346"]
+            [-0.0, 0.1234, 1.0, 93.456, 123.456, 123.0, 12345.6, -0.0004, -0.0006].map(digits),
+            ["0", "0.123", "1.00", "93.46", "123.5", "123", "12346", "0.000", "-0.001"]
         );
         assert_eq!([1.5, 2606.0, 153_586_333.0, 2e10].map(compact), ["1.50", "2606", "153.6 M", "20.00 G"]);
     }

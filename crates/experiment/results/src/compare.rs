@@ -4,10 +4,12 @@ use crate::figure::{case_name, varying_keys};
 use crate::{Case, Settings, Summary};
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
+use serde_json::Value;
 use std::str::FromStr;
 use vmcc_metrics::catalogue::base_name;
 use vmcc_metrics::stats::{MeanCi, mean_ci95, welch_ci95};
 use vmcc_metrics::unit::Unit;
+use vmcc_units::{BitsPerSec, Bytes, Nanos, Packets};
 
 /// Two results, case by case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,23 +63,68 @@ pub struct Difference {
     pub relative_half_width: Option<f64>,
 }
 
-/// Compares two results. Cases belong together if they have the same values of the settings that are swept in either.
+/// Compares two results. Cases belong together if they have the same values of the settings that are swept in either, however
+/// these are written: `10ms` is `10000us`.
 pub fn compare(before: &Summary, after: &Summary) -> Comparison {
     let keys: IndexSet<String> = varying_keys(before).into_iter().chain(varying_keys(after)).collect();
     let keys: Vec<String> = keys.into_iter().collect();
-    let named = |summary: &'_ Summary| -> IndexMap<String, usize> {
-        (0..summary.cases.len()).map(|index| (case_name(&summary.cases[index], &keys), index)).collect()
+    let (old, new) = (by_values(before, &keys), by_values(after, &keys));
+    let both = new.iter().filter_map(|(values, index)| Some((*old.get(values)?, *index)));
+    let name = |case: &Case| case_name(case, &keys);
+    let one = |(old, new): (usize, usize)| {
+        let (old, new) = (&before.cases[old], &after.cases[new]);
+        compared(name(new), old, new)
     };
-    let (old, new) = (named(before), named(after));
-    let both = new.iter().filter_map(|(name, index)| Some((name, *old.get(name)?, *index)));
-    let cases = both.map(|(name, old, new)| compared(name, &before.cases[old], &after.cases[new])).collect();
-    let missing = |of: &IndexMap<String, usize>, from: &IndexMap<String, usize>| {
-        of.keys().filter(|name| !from.contains_key(*name)).cloned().collect()
+    let missing = |summary: &Summary, of: &ByValues, from: &ByValues| {
+        let only = of.iter().filter(|(values, _)| !from.contains_key(*values));
+        only.map(|(_, index)| name(&summary.cases[*index])).collect()
     };
-    Comparison { cases, only_before: missing(&old, &new), only_after: missing(&new, &old) }
+    Comparison {
+        only_before: missing(before, &old, &new),
+        only_after: missing(after, &new, &old),
+        cases: both.map(one).collect(),
+    }
 }
 
-fn compared(name: &str, before: &Case, after: &Case) -> ComparedCase {
+/// Cases by the values of their settings. Those with equal values, which a sweep over two spellings has, are numbered.
+type ByValues = IndexMap<(Vec<Option<Value>>, usize), usize>;
+
+fn by_values(summary: &Summary, keys: &[String]) -> ByValues {
+    let mut seen: IndexMap<Vec<Option<Value>>, usize> = IndexMap::new();
+    let number = |(index, case): (usize, &Case)| {
+        let values: Vec<_> = keys.iter().map(|key| case.set.get(key).map(plain_value)).collect();
+        let count = seen.entry(values.clone()).or_insert(0);
+        *count += 1;
+        ((values, *count), index)
+    };
+    summary.cases.iter().enumerate().map(number).collect()
+}
+
+/// A setting with its quantities in one spelling.
+fn plain_value(value: &Value) -> Value {
+    match value {
+        Value::String(text) => plain_quantity(text).unwrap_or_else(|| text.clone()).into(),
+        Value::Number(number) => number.as_f64().map_or_else(|| value.clone(), Value::from),
+        Value::Array(values) => values.iter().map(plain_value).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (key.clone(), plain_value(value))).collect()
+        }
+        Value::Null | Value::Bool(_) => value.clone(),
+    }
+}
+
+/// A quantity in the spelling of its type; `None` of any other text. No two types share a unit.
+fn plain_quantity(text: &str) -> Option<String> {
+    fn as_type<T: FromStr + ToString>(text: &str) -> Option<String> {
+        text.parse::<T>().ok().map(|value| value.to_string())
+    }
+    as_type::<Nanos>(text)
+        .or_else(|| as_type::<Bytes>(text))
+        .or_else(|| as_type::<BitsPerSec>(text))
+        .or_else(|| as_type::<Packets>(text))
+}
+
+fn compared(name: String, before: &Case, after: &Case) -> ComparedCase {
     let (old, new) = (means(before), means(after));
     let names: IndexSet<&String> = old.keys().chain(new.keys()).collect();
     let one = |name: &String| {
@@ -86,11 +133,7 @@ fn compared(name: &str, before: &Case, after: &Case) -> ComparedCase {
         let (before, after) = (before.map(|one| one.mean), after.map(|one| one.mean));
         (name.clone(), Compared { before, after, difference })
     };
-    ComparedCase {
-        name: name.to_owned(),
-        set: after.set.clone(),
-        metrics: names.into_iter().map(one).collect(),
-    }
+    ComparedCase { name, set: after.set.clone(), metrics: names.into_iter().map(one).collect() }
 }
 
 /// Means of a case's metrics over its runs.
@@ -238,6 +281,57 @@ mod tests {
         );
         // One case each has no swept setting: it is the same case.
         assert_eq!(compare(&summary(&[("lia", &[1e6])]), &summary(&[("vmcc", &[1e6])])).cases.len(), 1);
+    }
+
+    /// A result whose cases have these delays, with their positions as goodput.
+    fn delays(delays: &[Value]) -> Summary {
+        let names: Vec<String> = (0..delays.len()).map(|index| index.to_string()).collect();
+        let values: Vec<[f64; 1]> = (0..delays.len()).map(|index| [index as f64]).collect();
+        let cases: Vec<(&str, &[f64])> =
+            names.iter().zip(&values).map(|(name, value)| (name.as_str(), &value[..])).collect();
+        let mut summary = summary(&cases);
+        for (case, delay) in summary.cases.iter_mut().zip(delays) {
+            case.set = Settings::from_iter([("delay".to_owned(), delay.clone())]);
+        }
+        summary
+    }
+
+    /// Positions of the cases that belong together, and numbers of those that have no counterpart.
+    fn pairs(before: &[Value], after: &[Value]) -> (Vec<(f64, f64)>, usize, usize) {
+        let found = compare(&delays(before), &delays(after));
+        let one =
+            |case: &ComparedCase| case.metrics["goodput_bps"].before.zip(case.metrics["goodput_bps"].after);
+        (found.cases.iter().filter_map(one).collect(), found.only_before.len(), found.only_after.len())
+    }
+
+    #[test]
+    fn spelling_of_a_value_does_not_matter() {
+        let of = |texts: &[&str]| texts.iter().map(|text| Value::from(*text)).collect::<Vec<_>>();
+        for (one, other) in [
+            ("10ms", "10000us"),
+            ("0.5s", "500ms"),
+            ("1.5mbit", "1500kbit"),
+            ("64KiB", "65536B"),
+            ("1_000pkt", "1000pkt"),
+            ("µ", "µ"),
+        ] {
+            let (before, after) = (of(&[one, "lia"]), of(&["lia", other]));
+            assert_eq!(pairs(&before, &after), (vec![(1.0, 0.0), (0.0, 1.0)], 0, 0), "{one} {other}");
+        }
+        // A duration, an amount and a name are not each other.
+        assert_eq!(pairs(&of(&["10ms", "10s"]), &of(&["10MB", "tens"])), (vec![], 2, 2));
+        let table = |text| serde_json::from_str::<Value>(text).unwrap();
+        let before = [table(r#"{ "rule": "red", "at": ["1ms", 2] }"#), 1.into()];
+        let after = [table("1.0"), table(r#"{ "at": ["1000us", 2.0], "rule": "red" }"#)];
+        assert_eq!(pairs(&before, &after), (vec![(1.0, 0.0), (0.0, 1.0)], 0, 0));
+    }
+
+    #[test]
+    fn sweeps_over_two_spellings_keep_both_cases() {
+        let of = |texts: &[&str]| texts.iter().map(|text| Value::from(*text)).collect::<Vec<_>>();
+        let twice = of(&["10ms", "10000us"]);
+        assert_eq!(pairs(&twice, &twice), (vec![(0.0, 0.0), (1.0, 1.0)], 0, 0));
+        assert_eq!(pairs(&twice, &of(&["10ms", "1s"])), (vec![(0.0, 0.0)], 1, 1));
     }
 
     #[test]
