@@ -1,9 +1,10 @@
-//! Tables that fit the terminal, and verdicts in color.
+//! Tables and sentences that fit the terminal, and verdicts in color.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width};
 use std::io;
 use std::ops::Range;
+use unicode_width::UnicodeWidthStr;
 
 /// Width where stdout is no terminal and `COLUMNS` is not set.
 const DEFAULT_WIDTH: usize = 80;
@@ -42,6 +43,28 @@ pub(crate) fn render(table: &Table) -> String {
 /// The same where the first `keys` columns together name a row.
 pub(crate) fn render_keyed(table: &Table, keys: usize) -> String {
     within(table, keys, output_width())
+}
+
+/// Sentences in lines of the width of the output; a longer word has a line of its own.
+pub(crate) fn wrapped(text: &str) -> String {
+    wrapped_at(text, output_width().max(MIN_WIDTH))
+}
+
+fn wrapped_at(text: &str, width: usize) -> String {
+    let (mut wrapped, mut used) = (String::with_capacity(text.len()), 0);
+    for word in text.split(' ') {
+        let columns = word.width();
+        if used > 0 && used + 1 + columns > width {
+            wrapped.push('\n');
+            used = 0;
+        } else if used > 0 {
+            wrapped.push(' ');
+            used += 1;
+        }
+        wrapped.push_str(word);
+        used += columns;
+    }
+    wrapped
 }
 
 /// Columns of stdout: `COLUMNS`, or those of the terminal.
@@ -239,6 +262,22 @@ mod tests {
         let text = within(&table, 1, 80);
         assert!(widest(&text) <= 80 && !text.contains("\n\n"), "{text}");
         assert_eq!(text.matches("mean").count(), 20, "{text}");
+    }
+
+    #[test]
+    fn sentences_are_wrapped_between_words() {
+        let sentence = "vmcc carried 155.2 Mbit/s, 1.61 times 擁塞制御, and cut the median RTT to 2.65 ms.";
+        for width in [20, 33, 40, 80] {
+            let text = wrapped_at(sentence, width);
+            assert!(widest(&text) <= width, "{width}: {text}");
+            assert_eq!(text.replace('\n', " "), sentence, "{width}");
+            let next = |pair: &[&str]| pair[0].width() + 1 + pair[1].split(' ').next().unwrap().width();
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines.windows(2).all(|pair| next(pair) > width), "{width}: {text}");
+        }
+        let path = format!("see {} there", "x".repeat(50));
+        assert_eq!(wrapped_at(&path, 20), path.replace(' ', "\n"), "no path is cut");
+        assert_eq!((wrapped_at("", 20), wrapped_at("one", 20)), (String::new(), "one".to_owned()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::interrupt;
 use crate::own_algorithms;
 use crate::run::progress::Progress;
 use crate::run::{command, conclusion, engine, overview};
+use crate::table::wrapped;
 use crate::ui::{Ui, counted};
 use std::path::{Path, PathBuf};
 use vmcc_config::did_you_mean;
@@ -54,6 +55,9 @@ impl Prepared {
             return Err(command.stopped(failure, session));
         }
         let summary = session.summary(self.command(options));
+        for warning in overview::unmeasured(&summary, &options.common.columns) {
+            ui.warn(&warning);
+        }
         let published = command.publish(session, &summary, &self.inputs())?;
         let text = command.text(&summary, published.as_deref());
         Ok((summary, text))
@@ -227,21 +231,16 @@ impl Command<'_> {
         if !traffic.is_empty() {
             text.push_str(&format!("\n\n{traffic}"));
         }
-        if let Some(note) = unfinished_note(summary) {
-            text.push_str(&format!("\n\n{note}"));
-        }
-        for note in limit_notes(summary) {
-            text.push_str(&format!("\n\n{note}"));
-        }
-        if let Some(sentence) = conclusion::sentence(summary) {
-            text.push_str(&format!("\n\n{sentence}"));
+        let notes = unfinished_note(summary).into_iter().chain(limit_notes(summary));
+        for sentence in notes.chain(conclusion::sentence(summary)) {
+            text.push_str(&format!("\n\n{}", wrapped(&sentence)));
         }
         let not_applicable = &self.plan.not_applicable;
         if !summary.claims.is_empty() || !not_applicable.is_empty() {
             text.push_str(&format!("\n\n{}", overview::claims(&summary.claims, not_applicable)));
         }
         for warning in &summary.warnings {
-            text.push_str(&format!("\n\nNote: {warning}"));
+            text.push_str(&format!("\n\n{}", wrapped(&format!("Note: {warning}"))));
         }
         if let Some(folder) = published {
             text.push_str(&format!("\n\nReport: {}", folder.join(vmcc_report::REPORT_FILE).display()));

@@ -2,7 +2,9 @@
 
 use crate::table::{self, Tone, toned};
 use crate::ui::counted;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use vmcc_metrics::catalogue::base_name;
 use vmcc_results::figure::{
     Column, claim_needs, claim_value, column, columns, common_settings, entries, mean_text, varying_keys,
 };
@@ -32,6 +34,35 @@ pub(crate) fn cases(summary: &Summary, chosen: &[String]) -> String {
     }
     table::align_right_from(&mut table, keys.len());
     table::render_keyed(&table, keys.len())
+}
+
+/// Warnings of metrics that were chosen and that no run has: one for each place, with the metrics that were measured there.
+pub(crate) fn unmeasured(summary: &Summary, chosen: &[String]) -> Vec<String> {
+    let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for name in chosen.iter().filter(|name| column(summary, name, name).is_none()) {
+        places.entry(place_of(name)).or_default().push(format!("`{name}`"));
+    }
+    let one = |(place, missing): (&str, Vec<String>)| {
+        let there = measured(summary, place);
+        let there = if there.is_empty() { "nothing".to_owned() } else { there.join(", ") };
+        format!("--columns: no run measured {}; measured there: {there}", missing.join(", "))
+    };
+    places.into_iter().map(one).collect()
+}
+
+/// Beginning of a metric's dotted name, up to the metric: `paths.a.`, and nothing for the whole run.
+fn place_of(name: &str) -> &str {
+    name.rfind(base_name(name)).map_or("", |at| &name[..at])
+}
+
+/// Dotted names of the metrics of a place that some run has, without their statistics.
+fn measured(summary: &Summary, place: &str) -> Vec<String> {
+    let runs = summary.cases.iter().flat_map(|case| &case.runs);
+    let figures: BTreeSet<String> =
+        runs.flat_map(|run| run.metrics.figures()).map(|(name, _)| name).collect();
+    let of_place = figures.iter().filter(|name| place_of(name) == place);
+    let metrics: BTreeSet<String> = of_place.map(|name| format!("{place}{}", base_name(name))).collect();
+    metrics.into_iter().collect()
 }
 
 /// Rows of the table of traffic that a terminal still shows.

@@ -78,6 +78,39 @@ fn case_table_columns_are_selectable() {
     );
 }
 
+/// Probes are none of this run, and cubic is not DCTCP: the names are known, and nothing has a value.
+#[test]
+fn chosen_metrics_without_a_value_are_named_with_those_that_have_one() {
+    let dir = folder();
+    let chosen = ["--columns", "probe_rtt_us.p50,goodput_bps,cpu_s_per_gb,paths.a.probe_rtt_us"];
+    let run = vmcc(dir.path()).args(RUN).args(chosen).env("COLUMNS", "200").output().unwrap();
+    let (text, said) = (String::from_utf8(run.stdout).unwrap(), String::from_utf8(run.stderr).unwrap());
+    assert!(run.status.success() && text.contains("goodput"), "{text}{said}");
+    let warned = |missing: &str| {
+        let line = said.lines().find(|line| line.contains(&format!("no run measured {missing};")));
+        line.unwrap_or_else(|| panic!("{missing}: {said}")).to_owned()
+    };
+    let of_run = warned("`probe_rtt_us.p50`, `cpu_s_per_gb`");
+    assert!(of_run.contains(" goodput_bps,") && of_run.contains(" rtt_us,"), "{of_run}");
+    let of_path = warned("`paths.a.probe_rtt_us`");
+    assert!(of_path.contains(" paths.a.rtt_us,") && !of_path.contains(" rtt_us,"), "{of_path}");
+    let run = vmcc(dir.path()).args(RUN).args(["--columns", "goodput_bps"]).output().unwrap();
+    assert!(!String::from_utf8(run.stderr).unwrap().contains("--columns"));
+}
+
+/// Sentence over both cases, below the tables.
+#[test]
+fn sentences_fit_the_output() {
+    let dir = folder();
+    for (columns, width) in [("60", 60), ("", 80)] {
+        let text = printed(dir.path(), columns, &[]);
+        let (_, after) = text.split_once("lia carried ").unwrap_or_else(|| panic!("{text}"));
+        let (sentence, _) = after.split_once("\n\n").unwrap();
+        assert!(sentence.lines().count() > 1 && sentence.ends_with('.'), "{text}");
+        assert!(sentence.lines().all(|line| line.chars().count() <= width), "{width}: {sentence}");
+    }
+}
+
 #[test]
 fn verdicts_are_colored_on_a_terminal_unless_no_color_is_set() {
     let dir = folder();
