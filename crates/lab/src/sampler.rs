@@ -143,6 +143,8 @@ struct Watched {
 pub(crate) struct Sampler<'a> {
     topology: &'a Topology,
     senders: Vec<Diag>,
+    /// The sender of each flow, by index into `senders`.
+    sender_of: Vec<usize>,
     receivers: Vec<Diag>,
     streams: streams::Reader,
     listener: fates::Listener,
@@ -160,6 +162,11 @@ pub(crate) struct Sampler<'a> {
 impl<'a> Sampler<'a> {
     pub(crate) fn open(topology: &'a Topology, ports: &'a Ports, spec: &'a LabSpec) -> Result<Self, Error> {
         let (senders, receivers) = topology.senders_and_receivers();
+        let sender_of = |flow: usize| {
+            let name = topology.ends(flow).0.name();
+            senders.iter().position(|end| end.name() == name).unwrap_or(usize::MAX)
+        };
+        let sender_of = (0..spec.flows.len()).map(sender_of).collect();
         let open = |ends: Vec<&crate::Netns>| {
             ends.into_iter().map(|end| end.run(Diag::open).map_err(|e| Error::diag(&e))).collect()
         };
@@ -181,6 +188,7 @@ impl<'a> Sampler<'a> {
         Ok(Self {
             topology,
             senders,
+            sender_of,
             receivers,
             streams: streams::Reader::open(topology, spec)?,
             listener: fates::Listener::open(topology),
@@ -224,7 +232,8 @@ impl<'a> Sampler<'a> {
             let alphas = self.alphas(number)?;
             for subflow in subflows {
                 let alpha = alphas.get(&subflow.cookie).copied();
-                record(&mut self.known, &mut self.samples, &self.paths, t_us, (&subflow, alpha));
+                let known = (&mut self.known, &mut self.samples);
+                record(known, (&self.sender_of, number), &self.paths, t_us, (&subflow, alpha));
             }
         }
         self.listener.take(self.spec, t_us);
@@ -286,9 +295,10 @@ fn plain(end: SocketAddr) -> SocketAddr {
     SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
+/// Records a socket of a sender, unless it is the receiving end of another sender's flow.
 fn record(
-    known: &mut BTreeMap<(SocketAddr, SocketAddr), usize>,
-    samples: &mut Samples,
+    (known, samples): (&mut BTreeMap<(SocketAddr, SocketAddr), usize>, &mut Samples),
+    (sender_of, sender): (&[usize], usize),
     paths: &[Vec<usize>],
     t_us: u64,
     (subflow, alpha): (&Subflow, Option<f64>),
@@ -299,6 +309,9 @@ fn record(
     // Where data are fetched it is the sender that listens.
     let (connected, fetched) = (flow(subflow.remote.port()), flow(subflow.local.port()));
     let (Some(flow), Some(subnet)) = (connected.or(fetched), subnet_of(local)) else { return };
+    if sender_of.get(flow) != Some(&sender) {
+        return;
+    }
     let Some(&path) = paths[flow].get(subnet) else { return };
     if samples.points >= MAX_POINTS {
         return;

@@ -48,7 +48,7 @@ pub struct Metrics {
     /// Sized transfers that completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<u64>,
-    /// Sized transfers begun within the measured window that had not completed at its end: completion times are without them.
+    /// Transfers and requests begun within the measured window that had not completed at its end: completion times are without them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<u64>,
     /// Connections that were established.

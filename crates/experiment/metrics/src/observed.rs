@@ -255,7 +255,7 @@ pub struct Connection {
     pub stalled_us: Option<f64>,
     /// Payload that a subflow sent because another had not delivered it.
     pub reinjected_bytes: Option<u64>,
-    /// Limits of its sending over its life.
+    /// Limits of its sending over its life, in the direction that carries its payload.
     pub limits: Option<LimitedTimes>,
     /// The most payload that waited at the receiver for earlier data.
     pub held_bytes: Option<u64>,
@@ -380,7 +380,7 @@ pub struct Sample {
     pub acked: u64,
 }
 
-/// One request. That of a client which waits for nothing else is known once it is answered.
+/// One request, answered or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Response {
     /// Index into [`Observed::connections`].

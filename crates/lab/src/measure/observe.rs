@@ -215,10 +215,17 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
     }
 }
 
-/// Limits of all sockets of a connection together.
+/// Limits of all sockets of a connection together; `None` if they received more payload than they sent: the limits of that
+/// direction are those of its sender, which is not sampled.
 fn limits(transfer: &Transferred<'_>) -> Option<LimitedTimes> {
-    let times = transfer.tracks.iter().map(|track| track.limits.as_ref().map(Limits::times));
-    times.reduce(|all, one| Some(all?.plus(one?))).flatten()
+    let all: Option<Vec<&Limits>> = transfer.tracks.iter().map(|track| track.limits.as_ref()).collect();
+    let all = all?;
+    let sums = all
+        .iter()
+        .map(|limits| limits.payload_bytes())
+        .fold((0, 0), |(sent, received), (out, back)| (sent + out, received + back));
+    let times = all.into_iter().map(Limits::times).reduce(LimitedTimes::plus);
+    times.filter(|_| sums.0 >= sums.1)
 }
 
 /// A socket whose vNIC moves has several tracks: it is opened by the first, and closed by the last.

@@ -20,6 +20,9 @@ pub(crate) struct Limits {
     busy: u32,
     starved: u32,
     blocked: u32,
+    /// Payload that the socket sent and received.
+    sent_bytes: u64,
+    received_bytes: u64,
 }
 
 /// Times since the socket was made, in microseconds.
@@ -44,13 +47,14 @@ impl Limits {
     /// Accounts from the first sample of a track on; one that `continues` another socket's track leaves out what that one counted.
     pub(super) fn begin(t_us: u64, subflow: &Subflow, continues: bool) -> Self {
         let base = if continues { Clocks::of(subflow) } else { Clocks::default() };
-        Self { base, last: base, began_us: t_us, ended_us: t_us, busy: 0, starved: 0, blocked: 0 }
+        Self { base, last: base, began_us: t_us, ended_us: t_us, ..Self::default() }
     }
 
     /// Takes in a sample.
     pub(super) fn take(&mut self, t_us: u64, subflow: &Subflow) {
         self.last = Clocks::of(subflow);
         self.ended_us = t_us;
+        (self.sent_bytes, self.received_bytes) = (subflow.bytes_sent, subflow.bytes_received);
         let busy = subflow.in_flight_pkt > 0 || subflow.not_sent_bytes > 0;
         let all_sent = subflow.not_sent_bytes < subflow.mss_bytes.max(1);
         let waits = busy && all_sent && subflow.in_flight_pkt < subflow.cwnd_pkt;
@@ -63,6 +67,11 @@ impl Limits {
     /// Time begins again at zero: what was counted before does not count.
     pub(super) fn restart(&mut self) {
         *self = Self { base: self.last, last: self.last, ..Self::default() };
+    }
+
+    /// Payload sent and received since the socket was made, in bytes.
+    pub(crate) fn payload_bytes(&self) -> (u64, u64) {
+        (self.sent_bytes, self.received_bytes)
     }
 
     /// Times under each limit.

@@ -109,6 +109,11 @@ impl Fabric {
         self.names.get(name).copied().ok_or_else(|| FabricError::UnknownHost(name.to_owned()))
     }
 
+    /// The hosts' names, by number.
+    pub(crate) fn host_names(&self) -> Vec<Arc<str>> {
+        (0..self.hosts.len()).map(|host| self.network.host_name(host_id(host)).into()).collect()
+    }
+
     /// The name of the host at a node.
     pub(crate) fn host_at(&self, node: u32) -> String {
         let found = self.hosts.iter().position(|at| at.0 == node);
@@ -158,6 +163,15 @@ impl Fabric {
     pub(crate) fn via_nic(&self, vm: usize, vnic: usize, nic: usize, peer: usize) -> Option<RoutePair> {
         let route_pair = self.network.routes.via_nic(host_id(vm), vnic, nic, host_id(peer))?;
         Some(self.route_pair(&route_pair))
+    }
+
+    /// Round trip of packets of `bytes` on the empty network.
+    pub(crate) fn round_trip(&self, pair: &RoutePair, bytes: u16) -> Span {
+        let crossing_ps = |link: &LinkId| {
+            let link = &self.net.links()[link.0 as usize];
+            link.delay.ps() + u64::from(bytes) * 8_000_000_000_000 / link.rate_bps
+        };
+        Span::from_ps(pair.forward.iter().chain(&pair.reverse).map(crossing_ps).sum())
     }
 
     /// The links from one host to another without those that are down; `None` if there are none.

@@ -60,17 +60,11 @@ pub(crate) struct AckRoutes {
 
 impl AckRoutes {
     /// `None`: each subflow's on its own.
-    pub(crate) fn new(
-        policy: AckPath,
-        routes: impl ExactSizeIterator<Item = RouteId>,
-    ) -> Option<Box<AckRoutes>> {
+    pub(crate) fn new(policy: AckPath, routes: impl ExactSizeIterator<Item = RouteId>) -> Option<AckRoutes> {
         if policy == AckPath::Own || routes.len() < 2 {
             return None;
         }
-        Some(Box::new(AckRoutes {
-            best: policy == AckPath::Best,
-            routes: routes.map(AckRoute::new).collect(),
-        }))
+        Some(AckRoutes { best: policy == AckPath::Best, routes: routes.map(AckRoute::new).collect() })
     }
 
     /// Subflow `r` has another route from now on.

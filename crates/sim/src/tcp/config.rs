@@ -156,6 +156,14 @@ impl TcpConfig {
     pub(crate) fn rto_limits(&self) -> RtoLimits {
         RtoLimits { initial: self.rto_initial, max: self.rto_max }
     }
+
+    /// Time after which a path whose SYNs nobody answers is given up.
+    pub(crate) fn handshake_timeout(&self) -> Span {
+        let doublings = 0..=u32::from(self.syn_retries);
+        let one = |doublings: u32| self.rto_initial.times(1 << doublings.min(16)).min(self.rto_max);
+        let doubled = doublings.map(one).fold(Span::ZERO, |sum, wait| sum + wait);
+        doubled + self.rto_initial.times(self.syn_linear.into())
+    }
 }
 
 /// Return route of a multipath connection's acknowledgments.

@@ -40,6 +40,10 @@ fn wake(room_end: u32, buffer_pkt: u32) -> u32 {
     room_end - (u64::from(buffer_pkt) * 2 / 3) as u32
 }
 
+/// Segments sent and to be sent again on another subflow, oldest first.
+#[derive(Clone, Debug, Default)]
+struct Reinjection(VecDeque<u32>);
+
 /// One connection as its sender sees it.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -81,8 +85,8 @@ pub(crate) struct Conn {
     pub(crate) joins_begun: bool,
     /// The last written segment ends the stream.
     pub(crate) closing: bool,
-    /// Sent and to be sent again on another subflow, oldest first.
-    pub(crate) reinject: VecDeque<u32>,
+    /// `None` before the first.
+    reinject: Option<Box<Reinjection>>,
     /// Which subflows have carried a data segment: a bit each, per segment of `una..nxt`, as a ring.
     carried: Box<[u32]>,
     tails: VecDeque<Tail>,
@@ -111,6 +115,9 @@ pub(crate) struct Conn {
     pub(crate) asked: u32,
     pub(crate) limit_clock: LimitClock,
 }
+
+// A run may have a million of them.
+const _: () = assert!(size_of::<Conn>() <= 384);
 
 impl Conn {
     pub(crate) fn new(
@@ -145,7 +152,7 @@ impl Conn {
             finished: false,
             joins_begun: false,
             closing: false,
-            reinject: VecDeque::new(),
+            reinject: None,
             carried: Box::default(),
             tails: VecDeque::new(),
             group: (spec.subflows.len() > 1).then(Box::default),
@@ -394,26 +401,41 @@ impl Conn {
     /// First data segment waiting for another subflow, if any.
     #[inline]
     pub(crate) fn next_reinjection(&mut self) -> Option<u32> {
-        while let Some(&seq) = self.reinject.front() {
+        let queue = &mut self.reinject.as_deref_mut()?.0;
+        while let Some(&seq) = queue.front() {
             if seq >= self.una {
                 return Some(seq);
             }
-            self.reinject.pop_front();
+            queue.pop_front();
         }
         None
     }
 
+    /// Removes the segment that [`Conn::next_reinjection`] has returned.
+    pub(crate) fn pop_reinjection(&mut self) {
+        if let Some(queue) = self.reinject.as_deref_mut() {
+            queue.0.pop_front();
+        }
+    }
+
+    /// True if segments wait for another subflow.
+    #[inline]
+    pub(crate) fn has_reinjections(&self) -> bool {
+        self.reinject.as_deref().is_some_and(|queue| !queue.0.is_empty())
+    }
+
     /// Queues segments for other subflows, oldest first, each once.
     pub(crate) fn queue_reinjection(&mut self, data_seqs: impl Iterator<Item = u32>) {
-        self.reinject.extend(data_seqs.filter(|&seq| seq >= self.una));
-        self.reinject.make_contiguous().sort_unstable();
+        let queue = &mut self.reinject.get_or_insert_default().0;
+        queue.extend(data_seqs.filter(|&seq| seq >= self.una));
+        queue.make_contiguous().sort_unstable();
         let mut last = None;
-        self.reinject.retain(|&seq| last.replace(seq) != Some(seq));
+        queue.retain(|&seq| last.replace(seq) != Some(seq));
     }
 
     /// Frees what a finished connection needs no more.
     pub(crate) fn release(&mut self) {
-        self.reinject = VecDeque::new();
+        self.reinject = None;
         self.carried = Box::default();
         self.tails = VecDeque::new();
         self.sharing = None;

@@ -55,8 +55,9 @@ impl<W: Wire> Rx<'_, W> {
             last: packet.has(Packet::DATA_FIN),
         };
         self.sub.counters.packets += 1;
-        if let Some(ack_routes) = &mut self.conn.ack_routes {
-            ack_routes.on_data((self.sub_index - self.conn.first) as usize, packet.echo, self.now);
+        let first = self.conn.first;
+        if let Some(ack_routes) = self.conn.ack_routes() {
+            ack_routes.on_data((self.sub_index - first) as usize, packet.echo, self.now);
         }
         let mut now = self.echo_congestion(packet);
         let sub = &mut *self.sub;
@@ -158,10 +159,13 @@ impl<W: Wire> Rx<'_, W> {
             conn.end = segment.data_seq + 1;
         }
         conn.window.sample(self.now, echo);
-        if conn.read_gap == Span::ZERO {
-            conn.read = conn.data.next();
-        } else if !conn.read_timer.is_armed() {
-            self.read_slowly();
+        match conn.rare.as_deref() {
+            Some(reader) if reader.read_gap != Span::ZERO => {
+                if !reader.read_timer.is_armed() {
+                    self.read_slowly();
+                }
+            }
+            _ => conn.read = conn.data.next(),
         }
         let conn = &mut *self.conn;
         let next = conn.data.next();
@@ -240,9 +244,10 @@ impl<W: Wire> Rx<'_, W> {
 
     #[inline(always)]
     fn send_ack(&mut self) {
-        let route = match &mut self.conn.ack_routes {
+        let first = self.conn.first;
+        let route = match self.conn.ack_routes() {
             Some(ack_routes) if !std::mem::take(&mut self.sub.repeated) => {
-                ack_routes.choose((self.sub_index - self.conn.first) as usize, self.now)
+                ack_routes.choose((self.sub_index - first) as usize, self.now)
             }
             _ => self.sub.route,
         };
@@ -298,10 +303,11 @@ impl<W: Wire> Rx<'_, W> {
     /// The slow reader takes a segment, if there is one, and comes again when it has had time for it.
     fn read_slowly(&mut self) {
         let conn = &mut *self.conn;
+        let Some(reader) = conn.rare.as_deref_mut() else { return };
         if conn.read < conn.data.next() {
             conn.read += 1;
-            let at = self.now + conn.read_gap;
-            self.wire.arm(&mut conn.read_timer, Purpose::Read.id(self.conn_index), at);
+            let at = self.now + reader.read_gap;
+            self.wire.arm(&mut reader.read_timer, Purpose::Read.id(self.conn_index), at);
         }
     }
 

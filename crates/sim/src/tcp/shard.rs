@@ -103,7 +103,7 @@ impl Connections {
                 return;
             }
             rx.messages += 1;
-            match rx.on_message.as_deref().copied() {
+            match rx.rare.as_deref().and_then(|rare| rare.on_message) {
                 Some(MessageAction::Respond { conn, request_bytes }) => {
                     rx.await_message(Some(request_bytes));
                     self.with_tx(wire, conn, |tx| tx.respond());

@@ -49,10 +49,31 @@ pub(crate) enum Alarm {
 /// Past of a subflow that a short transfer without loss does not have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
+    /// Ranges of the last ACK that had some: what they report is on the scoreboard already.
+    pub(crate) last_sack: Sack,
+    /// Time of this subflow's last penalty.
+    pub(crate) last_penalty: Time,
+    /// Time of its close, unless it was opened again.
+    pub(crate) closed_at: Option<Time>,
     /// Reason for each close before it was opened again; closes before it was established are left out.
     pub(crate) earlier: Vec<Closing>,
     /// The first times that losses or marks reduced its window.
     pub(crate) reduced_at: Vec<Time>,
+}
+
+/// Counters of a subflow's sender. Small ones count packets, of which a subflow has fewer than 2^32: sequence numbers do not wrap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) retransmits: u64,
+    pub(crate) reinjected_bytes: u64,
+    pub(crate) reinjected: u32,
+    pub(crate) timeouts: u32,
+    pub(crate) probes: u32,
+    pub(crate) recoveries: u32,
+    pub(crate) ecn_cuts: u32,
+    pub(crate) ece_acks: u32,
+    pub(crate) spurious_timeouts: u32,
+    pub(crate) undone: u32,
 }
 
 /// One subflow as its sender sees it.
@@ -103,8 +124,6 @@ pub(crate) struct Subflow {
     /// Time of the last transmission (restart after idle).
     pub(crate) last_sent: Time,
     // Recovery only.
-    /// Ranges of the last ACK that had some: what they report is on the scoreboard already.
-    pub(crate) last_sack: Sack,
     pub(crate) prr: Prr,
     pub(crate) dupthresh: u32,
     /// `nxt` when a tail loss probe was sent; 0: none is out.
@@ -123,20 +142,19 @@ pub(crate) struct Subflow {
     /// Segments that the receiver has reported twice.
     pub(crate) duplicates: u32,
     pub(crate) adaptation: Adaptation,
-    /// Time of this subflow's last penalty.
-    pub(crate) last_penalty: Time,
     pub(crate) pace_timer: Timer,
     /// No paced segment before.
     pub(crate) pace_until: Time,
     /// The time between two packets that the algorithm wants; zero: it does not say.
     pub(crate) gap: Span,
     pub(crate) join_delay: Span,
-    pub(crate) closed_at: Time,
-    /// Closes and reductions; `None` before the first.
+    /// `None` before the first loss, mark, penalty or close.
     pub(crate) history: Option<Box<History>>,
-    /// All but `sent`, which follows from the sequence numbers: see [`Subflow::counters`].
-    pub(crate) counters: SubflowCounters,
+    pub(crate) counters: Counts,
 }
+
+// A run may have a million of them.
+const _: () = assert!(size_of::<Subflow>() <= 512);
 
 impl Subflow {
     pub(crate) fn new(conn: u32, to: u32, spec: &SubflowSpec, initial_cwnd: u32) -> Subflow {
@@ -165,7 +183,6 @@ impl Subflow {
             echo: Time::ZERO,
             path: Path::default(),
             last_sent: Time::ZERO,
-            last_sack: Sack::EMPTY,
             prr: Prr::default(),
             dupthresh: 3,
             reordering_seen: false,
@@ -179,7 +196,6 @@ impl Subflow {
             duplicates: 0,
             adaptation: Adaptation::default(),
             next_copy: 0,
-            last_penalty: Time::ZERO,
             pace_timer: Timer::new(),
             pace_until: Time::ZERO,
             paced_out: false,
@@ -189,9 +205,8 @@ impl Subflow {
             syn_retries: 0,
             opened: false,
             closed: None,
-            closed_at: Time::NEVER,
             history: None,
-            counters: SubflowCounters::default(),
+            counters: Counts::default(),
         }
     }
 
@@ -204,6 +219,9 @@ impl Subflow {
             ..SubflowSpec::new(self.route, self.route)
         };
         let mut history = self.history.clone();
+        if let Some(history) = history.as_deref_mut() {
+            (history.last_sack, history.last_penalty, history.closed_at) = (Sack::EMPTY, Time::ZERO, None);
+        }
         if let Some(ended) = self.closed.filter(|_| self.opened) {
             history.get_or_insert_default().earlier.push(ended);
         }
@@ -219,7 +237,20 @@ impl Subflow {
 
     /// Counters so far.
     pub(crate) fn counters(&self) -> SubflowCounters {
-        SubflowCounters { sent: u64::from(self.board.nxt()) + self.counters.retransmits, ..self.counters }
+        let counts = &self.counters;
+        SubflowCounters {
+            sent: u64::from(self.board.nxt()) + counts.retransmits,
+            retransmits: counts.retransmits,
+            timeouts: counts.timeouts,
+            probes: counts.probes,
+            recoveries: counts.recoveries,
+            ecn_cuts: counts.ecn_cuts,
+            ece_acks: counts.ece_acks.into(),
+            spurious_timeouts: counts.spurious_timeouts,
+            undone: counts.undone,
+            reinjected: counts.reinjected.into(),
+            reinjected_bytes: counts.reinjected_bytes,
+        }
     }
 
     /// Asks for the cache lines that an ACK touches.

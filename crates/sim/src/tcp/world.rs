@@ -150,7 +150,7 @@ impl World {
         for (place, bytes, on_message) in messages {
             let rx = self.rx(place);
             rx.await_message(bytes);
-            rx.on_message = Some(Box::new(on_message));
+            rx.rare.get_or_insert_default().on_message = Some(on_message);
         }
         Ok(id)
     }
@@ -219,8 +219,11 @@ impl World {
         let conn = Conn::new(spec, config.send_buffer_bytes, (global, tx_first), (mss, header));
         let mut rx_conn = RxConn::new(config, &conn, spec.read_rate_bps, spec.receiver);
         rx_conn.first = rx_first;
-        rx_conn.ack_routes =
-            AckRoutes::new(spec.ack_path, spec.subflows.iter().map(|subflow| subflow.reverse));
+        if let Some(ack_routes) =
+            AckRoutes::new(spec.ack_path, spec.subflows.iter().map(|subflow| subflow.reverse))
+        {
+            rx_conn.rare.get_or_insert_default().ack_routes = Some(ack_routes);
+        }
         let initial_cwnd = config.initial_cwnd_pkt;
         let make_rx = |(i, s): (usize, &SubflowSpec)| {
             RxSubflow::new(rx, tx_first + i as u32, s.reverse, config, accurate)
@@ -287,6 +290,34 @@ impl Directory {
         hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize].limit_times(now)
     }
 
+    /// Application of connection `id`.
+    ///
+    /// # Panics
+    /// If `id` or `hosts` come from another world.
+    pub(crate) fn app<'a>(&self, id: ConnId, hosts: &[&'a impl AsRef<Connections>]) -> &'a App {
+        let place = self.places[id.0 as usize];
+        &hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize].app
+    }
+
+    /// Requests that connection `id` has sent, and the time of the last.
+    ///
+    /// # Panics
+    /// If `id` or `hosts` come from another world.
+    pub(crate) fn requests(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> (u32, Time) {
+        let place = self.places[id.0 as usize];
+        let conn = &hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize];
+        (conn.asked, conn.asked_at)
+    }
+
+    /// Answers that have arrived whole on connection `id`.
+    ///
+    /// # Panics
+    /// If `id` or `hosts` come from another world.
+    pub(crate) fn responses(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> u32 {
+        let place = self.places[id.0 as usize];
+        hosts[usize::from(place.rx_shard)].as_ref().rx_conns[place.rx as usize].messages
+    }
+
     /// Sends subflow `subflow` of connection `id` over other routes from now on; what is on its way arrives.
     ///
     /// # Panics
@@ -304,7 +335,7 @@ impl Directory {
         tx.subs[first + subflow].route = forward;
         let rx = hosts[usize::from(place.rx_shard)].as_mut();
         let conn = &mut rx.rx_conns[place.rx as usize];
-        if let Some(ack_routes) = &mut conn.ack_routes {
+        if let Some(ack_routes) = conn.ack_routes() {
             ack_routes.reroute(subflow, reverse);
         }
         rx.rx_subs[conn.first as usize + subflow].route = reverse;
@@ -378,7 +409,7 @@ impl Directory {
 }
 
 fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
-    let History { earlier, reduced_at } = sf.history.as_deref().cloned().unwrap_or_default();
+    let History { earlier, reduced_at, closed_at, .. } = sf.history.as_deref().cloned().unwrap_or_default();
     SubflowRecord {
         sender: sf.counters(),
         receiver: rx.counters,
@@ -389,7 +420,7 @@ fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
         opened: sf.opened,
         closed: sf.closed,
         earlier,
-        closed_at: sf.closed_at,
+        closed_at: closed_at.unwrap_or(Time::NEVER),
         reduced_at,
         algorithm_words: sf.path.pub_words,
     }

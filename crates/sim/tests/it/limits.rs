@@ -76,6 +76,19 @@ fn requests_are_application_limited_and_quic_reports_none() {
     assert_eq!(LIMITS.map(|limit| quic.metrics.get(limit)), [None; 4]);
 }
 
+/// At saturation, requests that are read or written are limited by the window of what is large, whatever the other direction does.
+#[test]
+fn requests_are_limited_in_the_direction_of_their_payload() {
+    for sizes in ["request='1kB'\nresponse='1MB'\n", "request='1MB'\nresponse='1kB'\n"] {
+        let text =
+            scenario(&format!("{sizes}connections=4\n")).replace("kind='bulk'", "kind='request-response'");
+        for protocol in ["tcp", "mptcp"] {
+            let shares = shares(&run(&text, &[&format!("protocol={protocol}")]));
+            assert!(shares[0] > 0.7 && shares[3] < 0.25, "{protocol} {sizes:?}: {shares:?}");
+        }
+    }
+}
+
 /// The default send buffer of 4 MiB at 10 Gbit/s and a round trip of 20 ms carries 1.7 Gbit/s.
 #[test]
 fn default_send_buffer_limits_long_fat_paths() {

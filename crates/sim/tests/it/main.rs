@@ -16,6 +16,7 @@ mod marking;
 mod observations;
 mod persistent;
 mod quic;
+mod requests;
 mod reroute;
 mod scenarios;
 mod scheduling;

@@ -336,6 +336,30 @@ response = '1B'
     assert!(error.contains("`busy`") && error.contains("think"), "{error}");
 }
 
+/// A round trip takes 40 ms, and 131 initial timeouts pass until a connection gives up.
+#[test]
+fn initial_timeouts_below_the_round_trip_are_warned_about() {
+    let text = "title='t'\nduration='4s'\n[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20ms'\nbuffer='60kB'\n\
+                [[traffic]]\nname='it'\nkind='bulk'\n[[traffic]]\nname='other'\nkind='sized'\nsize='9kB'\nprotocol='tcp'\n";
+    let of = |timeout: &str| {
+        let output = run(text, &[&format!("host.initial_rto={timeout}")]);
+        (output.metrics.established, output.warnings)
+    };
+    for (timeout, established, effect) in
+        [("300us", 0, "nothing gets through"), ("310us", 2, "sent again"), ("40ms", 2, "sent again")]
+    {
+        let (connections, warnings) = of(timeout);
+        assert_eq!((connections, warnings.len()), (Some(established), 2), "{timeout}: {warnings:?}");
+        for (warning, label) in warnings.iter().zip(["`it`", "`other`"]) {
+            let named =
+                warning.starts_with(&format!("host.initial_rto of {timeout} is below the 40.052ms that"));
+            assert!(named && warning.contains(label) && warning.contains(effect), "{warning}");
+            assert!(warning.contains("set it above 40.052ms"), "{warning}");
+        }
+    }
+    assert_eq!(of("41ms"), (Some(2), Vec::new()));
+}
+
 /// 50 ms have a series although the usual interval is twice as long.
 #[test]
 fn short_runs_have_time_series() {

@@ -184,8 +184,9 @@ pub(super) const ALL: &[Metric] = &[
         span: Span::Window,
         engines: Engines::All,
         title: "unfinished",
-        meaning: "sized transfers begun within the window that had not completed at its end, and objects that waited \
-                  for their connection or their last byte: completion times are without them",
+        meaning: "sized transfers and requests begun within the window that had not completed at its end, whether or not their \
+                  connection had been established: completion times are without them (kernels: `redis-benchmark` that is cut off \
+                  counts all its requests, as it reports none)",
         reduce: By(transfers::unfinished),
         ..COUNT
     },

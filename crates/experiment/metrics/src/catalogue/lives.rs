@@ -50,8 +50,9 @@ pub(super) const ALL: &[Metric] = &[
         name: "cwnd_limited",
         title: "limited by congestion window",
         meaning: "share of the connections' time, from their handshake to their last acknowledgment or the run's end, in which \
-                  they had more to send and only congestion windows or pacing held it (kernels: what the three below leave; of \
-                  MPTCP, sums over subflows; absent for QUIC)",
+                  they had more to send and only congestion windows or pacing held it; of requests and answers, the direction of \
+                  the larger ones (kernels: what the three below leave; of MPTCP, sums over subflows; absent for QUIC and for \
+                  connections whose client writes more than it reads)",
         reduce: By(limits::congestion),
         ..LIMITED
     },

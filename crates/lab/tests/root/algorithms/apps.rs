@@ -123,6 +123,18 @@ fn root_nginx_answers_wrk_over_both_paths() {
     on_both_paths(&output);
 }
 
+/// wrk ends without waiting for answers: the last request of each connection is unfinished, as in the simulator.
+#[test]
+fn root_requests_of_wrk_on_a_failed_path_are_unfinished() {
+    let _alone = alone();
+    let mut spec = app(requests(RequestProgram::Nginx, 100_000, 0, 1.0, 4), 4, 3);
+    spec.flows[0].transport = Transport::Tcp { subnet: 0 };
+    spec.cuts = vec![vmcc_lab::Cut { at: Nanos::from_millis(1_500), path: 0, up: false }];
+    let output = run_with(&spec, programs()).unwrap();
+    assert!(of(&output, "completed") > 10.0, "{:?}", output.metrics);
+    assert_eq!(of(&output, "unfinished"), 4.0);
+}
+
 #[test]
 #[ignore = "needs postgresql: scripts/setup.sh apps"]
 fn root_postgresql_answers_pgbench() {

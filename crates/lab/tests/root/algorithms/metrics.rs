@@ -185,3 +185,45 @@ fn root_limits_match_the_settings() {
         });
     }
 }
+
+/// Answers of 1 MB at saturation, and a slow transfer the other way, so that each host sends and receives.
+const ASKED: &str = "
+title = 'Requests that saturate a path, and a transfer the other way'
+duration = '4s'
+warmup = '1s'
+[host]
+cc = 'reno'
+protocol = 'tcp'
+[topology]
+kind = 'parallel-paths'
+paths = 1
+rate = '50mbit'
+delay = '2ms'
+buffer = '60kB'
+[[traffic]]
+name = 'asks'
+kind = 'request-response'
+program = 'nginx'
+request = '100B'
+response = '1MB'
+connections = 4
+[[traffic]]
+name = 'slow'
+kind = 'bulk'
+write_rate = '1mbit'
+";
+
+/// Only the end that sends the payload is sampled: of answers, the server's.
+#[test]
+fn root_limits_of_requests_are_those_of_their_answers() {
+    on_both_engines_of(ASKED, &[], |engine, output| {
+        let get = |name: &str| output.metrics.get(name).unwrap_or_else(|| panic!("{engine}: no {name}"));
+        // wrk names no ports: the sampler may miss one of them, and counts none twice.
+        let opened = get("traffic.asks.subflows_opened");
+        assert!((2.0..=4.0).contains(&opened), "{engine}: {opened} of 4 connections");
+        assert_eq!(get("traffic.slow.subflows_opened"), 1.0, "{engine}");
+        let app_limited = get("traffic.asks.app_limited");
+        assert!(app_limited < 0.35, "{engine}: {app_limited} at saturation");
+        assert!(get("traffic.slow.app_limited") > 0.6, "{engine}");
+    });
+}

@@ -27,6 +27,20 @@ pub(crate) enum MessageAction {
     Answered(u32),
 }
 
+/// State of a receiver that few connections have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rare {
+    /// The reader's time per segment; zero reads at once.
+    pub(super) read_gap: Span,
+    pub(super) read_timer: Timer,
+    /// Routes of acknowledgments, if they share one.
+    pub(crate) ack_routes: Option<AckRoutes>,
+    /// Segments that are not full and wait for earlier data: sequence number and bytes missing.
+    short: Vec<(u32, u16)>,
+    /// Action when a message is complete; `None`: no connection acts.
+    pub(crate) on_message: Option<MessageAction>,
+}
+
 /// The receiving half of a connection.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -42,17 +56,12 @@ pub(crate) struct RxConn {
     pub(crate) config: u16,
     /// One past the last segment of the stream, once known.
     pub(super) end: u32,
-    /// The reader's time per segment; zero reads at once.
-    pub(super) read_gap: Span,
-    pub(super) read_timer: Timer,
     /// Multipath TCP, even with one subflow: what a subflow holds out of order takes nothing of the window.
     pub(super) multipath: bool,
     /// SACK ranges per ACK.
     pub(super) sack_ranges: u8,
     /// Subflows.
     pub(crate) count: u8,
-    /// Routes of acknowledgments, if they share one.
-    pub(crate) ack_routes: Option<Box<AckRoutes>>,
     /// One past the segments of the message that is reported next; `u32::MAX`: none is.
     pub(crate) message_end: u32,
     pub(crate) messages: u32,
@@ -66,14 +75,14 @@ pub(crate) struct RxConn {
     /// Segments that wait in the queues of subflows, and the most that waited there and in the connection's.
     pub(super) in_subflows: u32,
     pub(crate) most_held: u32,
-    /// Segments that are not full and wait for earlier data: sequence number and bytes missing.
-    pub(super) short: Vec<(u32, u16)>,
     pub(crate) host: u32,
     /// Its first subflow in the shard's table; the others follow.
     pub(crate) first: u32,
-    /// Action when a message is complete; `None`: no connection acts.
-    pub(crate) on_message: Option<Box<MessageAction>>,
+    pub(crate) rare: Option<Box<Rare>>,
 }
+
+// A run may have a million of them.
+const _: () = assert!(size_of::<RxConn>() <= 192);
 
 /// SACK ranges that fit beside timestamps (12 bytes) and an 8-byte data ACK (12) in 40 bytes of options.
 const MULTIPATH_SACK_RANGES: u8 = 1;
@@ -83,6 +92,8 @@ impl RxConn {
     pub(crate) fn new(config: &TcpConfig, tx: &Conn, read_rate_bps: Option<u64>, host: u32) -> RxConn {
         let mss_bytes = tx.mss_bytes;
         let gap_ps = u64::from(mss_bytes) * 8 * 1_000_000_000_000;
+        let reader =
+            |rate: u64| Rare { read_gap: Span::from_ps((gap_ps / rate.max(1)).max(1)), ..Rare::default() };
         RxConn {
             data: Arrivals::default(),
             read: 0,
@@ -93,15 +104,12 @@ impl RxConn {
             class: tx.class,
             config: tx.config,
             end: u32::MAX,
-            read_gap: Span::from_ps(read_rate_bps.map_or(0, |rate| (gap_ps / rate.max(1)).max(1))),
-            read_timer: Timer::new(),
             multipath: tx.multipath,
             sack_ranges: if tx.multipath {
                 config.sack_ranges.min(MULTIPATH_SACK_RANGES)
             } else {
                 config.sack_ranges
             },
-            ack_routes: None,
             message_end: u32::MAX,
             messages: 0,
             completed: Time::NEVER,
@@ -111,11 +119,10 @@ impl RxConn {
             stop: if matches!(tx.app, App::Bulk) { tx.stop } else { Time::NEVER },
             in_subflows: 0,
             most_held: 0,
-            short: Vec::new(),
             host,
             first: 0,
             count: tx.count,
-            on_message: None,
+            rare: read_rate_bps.map(|rate| Box::new(reader(rate))),
         }
     }
 
@@ -148,6 +155,12 @@ impl RxConn {
         self.message_end = bytes.map_or(u32::MAX, |bytes| before.saturating_add(segments(bytes)));
     }
 
+    /// Routes of acknowledgments, if they share one.
+    #[inline]
+    pub(crate) fn ack_routes(&mut self) -> Option<&mut AckRoutes> {
+        self.rare.as_deref_mut()?.ack_routes.as_mut()
+    }
+
     /// Notes the most segments that have waited for earlier ones.
     #[inline]
     pub(super) fn note_held(&mut self) {
@@ -157,14 +170,17 @@ impl RxConn {
     /// Counts what `segment`, new and not simply the next one, has brought in order since `before`.
     pub(super) fn count_in_order(&mut self, segment: BufferedSegment, before: u32) {
         if segment.len_bytes < self.mss_bytes {
-            self.short.push((segment.data_seq, self.mss_bytes - segment.len_bytes));
+            let short = &mut self.rare.get_or_insert_default().short;
+            short.push((segment.data_seq, self.mss_bytes - segment.len_bytes));
         }
         let next = self.data.next();
         let mut missing_bytes = 0;
-        self.short.retain(|&(seq, missing)| {
-            missing_bytes += if seq < next { u64::from(missing) } else { 0 };
-            seq >= next
-        });
+        if let Some(rare) = self.rare.as_deref_mut() {
+            rare.short.retain(|&(seq, missing)| {
+                missing_bytes += if seq < next { u64::from(missing) } else { 0 };
+                seq >= next
+            });
+        }
         self.delivered_bytes += u64::from(next - before) * u64::from(self.mss_bytes) - missing_bytes;
     }
 
@@ -184,11 +200,11 @@ impl RxConn {
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch_index(slice::from_ref(&self.data), 0);
-        prefetch_index(slice::from_ref(&self.read_gap), 0);
+        prefetch_index(slice::from_ref(&self.end), 0);
     }
 
     /// The reader's timer, for the shard's dispatch.
     pub(crate) fn timer(&mut self) -> &mut Timer {
-        &mut self.read_timer
+        &mut self.rare.get_or_insert_default().read_timer
     }
 }

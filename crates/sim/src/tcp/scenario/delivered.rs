@@ -18,7 +18,7 @@ pub(super) struct Delivered {
 impl Delivered {
     pub(super) fn new(flows: &[Flow]) -> Delivered {
         let none = vec![0; flows.len()];
-        let arrived = vec![0; flows.iter().map(|flow| flow.paths.len()).sum()];
+        let arrived = vec![0; flows.iter().map(|flow| usize::from(flow.subflows)).sum()];
         Delivered { bytes: none.clone(), arrived, window: none }
     }
 
@@ -26,7 +26,7 @@ impl Delivered {
     pub(super) fn settle(
         &mut self,
         directory: &Directory,
-        flows: &[Flow],
+        (flows, paths): (&[Flow], &[Option<u32>]),
         hosts: &[&Connections],
         part: &mut Part,
     ) {
@@ -34,18 +34,18 @@ impl Delivered {
         for (index, flow) in flows.iter().enumerate() {
             let bytes: u64 = flow.carrying().map(|id| directory.delivered_bytes(id, hosts)).sum();
             let new = bytes - std::mem::replace(&mut self.bytes[index], bytes);
-            part.traffic[flow.planned.traffic] += new;
+            part.traffic[flow.traffic as usize] += new;
             if part.inside {
                 self.window[index] += new;
             }
             let records: Vec<FlowRecord> = flow.carrying().map(|id| directory.flow(id, hosts)).collect();
-            for ((subflow, path), arrived) in flow.paths.iter().enumerate().zip(&mut arrived) {
+            for ((subflow, path), arrived) in paths[flow.subflows()].iter().enumerate().zip(&mut arrived) {
                 let of = |record: &FlowRecord| record.subflows[subflow].receiver.bytes;
                 let bytes = records.iter().map(of).sum();
                 let new = bytes - std::mem::replace(arrived, bytes);
                 if let Some(path) = path {
                     let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
-                    sums[*path] += new;
+                    sums[*path as usize] += new;
                 }
             }
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{AckPath as AckPathConfig, Common, Host, Protocol};
-use vmcc_units::{BitsPerSec, Bytes};
+use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
+use super::delivered::Delivered;
 use super::{Flow, Flows};
 use crate::build::{RoutePair, span};
 use crate::error::{HostError, SimError};
@@ -16,7 +17,7 @@ use crate::tcp::config::{
     AckPath, AlgorithmId, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
 use crate::tcp::{ConnId, Connections, World};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::traffic::{App, Planned, plan_flows};
 use crate::transport::{BuildContext, Transport, sample_every, scheduler};
 
@@ -30,21 +31,33 @@ where
     let count = planned.len();
     let scenario = ctx.scenario;
     let labels = ctx.labels;
+    let names = ctx.fabric.host_names();
     let mut maker = Builder::new(ctx)?;
     maker.world.reserve(count);
+    maker.paths.reserve_exact(count);
     let mut flows = Vec::with_capacity(count);
     for one in planned {
         flows.push(maker.flow(one, count)?);
     }
-    let mut world = maker.world;
-    let traced = flows.iter().filter(|flow| endless(&flow.planned.app)).map(|flow| flow.paths.len()).sum();
+    maker.warn_of_timeouts();
+    let (mut world, paths, traced) = (maker.world, maker.paths, maker.traced);
     let sample_every = sample_every(scenario, traced);
     world.sample_every(sample_every);
     let (made, directory) = world.build();
     for (shard, made) in hosts.iter_mut().zip(made) {
         *shard.as_mut() = made;
     }
-    Ok(Box::new(Flows::new(directory, flows, labels, sample_every)))
+    Ok(Box::new(Flows {
+        directory,
+        delivered: Delivered::new(&flows),
+        flows,
+        paths,
+        hosts: names,
+        labels: labels.to_vec(),
+        sample_every,
+        rtts_at_warmup: None,
+        past_paths: Vec::new(),
+    }))
 }
 
 /// Settings that the simulator has no model of.
@@ -71,6 +84,12 @@ struct Builder<'a, 'b> {
     /// Packets of single-path and of multipath connections.
     framings: [Framing; 2],
     algorithms: BTreeMap<Arc<str>, AlgorithmId>,
+    /// Path of each subflow so far.
+    paths: Vec<Option<u32>>,
+    /// Subflows that are sampled.
+    traced: usize,
+    /// Entries whose SYNs time out before they can be answered, with the longest of these round trips.
+    slow: BTreeMap<usize, Span>,
 }
 
 impl<'a, 'b> Builder<'a, 'b> {
@@ -82,7 +101,16 @@ impl<'a, 'b> Builder<'a, 'b> {
         };
         let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
         let framings = framings(&tcp_config(&ctx.scenario.host));
-        Ok(Self { ctx, world, configs, framings, algorithms: BTreeMap::new() })
+        Ok(Self {
+            ctx,
+            world,
+            configs,
+            framings,
+            algorithms: BTreeMap::new(),
+            paths: Vec::new(),
+            traced: 0,
+            slow: BTreeMap::new(),
+        })
     }
 
     /// An algorithm, and its name as all its connections share it.
@@ -103,7 +131,9 @@ impl<'a, 'b> Builder<'a, 'b> {
         let (common, host) = (&entry.common, &scenario.host);
         let multipath = entry.protocol(host) == Protocol::Mptcp;
         let route_pairs = self.route_pairs(&planned, common, multipath)?;
-        let (mut subflows, paths) = self.subflows(&route_pairs)?;
+        self.note_round_trips(&planned, &route_pairs);
+        let first = self.paths.len() as u32;
+        let mut subflows = self.subflows(&route_pairs)?;
         let unloaded = self.unloaded(&planned.app, route_pairs, multipath);
         // Who fetches opens the connection.
         let fetches = matches!(planned.app, App::Fetches { .. });
@@ -112,6 +142,8 @@ impl<'a, 'b> Builder<'a, 'b> {
             (opens, other) = (other, opens);
             subflows.iter_mut().for_each(|one| std::mem::swap(&mut one.forward, &mut one.reverse));
         }
+        let trace = endless(&planned.app);
+        self.traced += if trace { subflows.len() } else { 0 };
         let (algorithm, cc) = self.algorithm(common.cc.as_ref().unwrap_or(&host.cc))?;
         let own = self.world_flows();
         let group = rtt_group(count, own, planned.traffic);
@@ -131,7 +163,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             read_rate_bps: common.read_rate.map(BitsPerSec::get),
             class: self.ctx.fabric.class_of(planned.from, common.class),
             group,
-            trace: endless(&planned.app),
+            trace,
         };
         let traffic = || self.ctx.labels[planned.traffic].clone();
         let conn = self
@@ -140,9 +172,48 @@ impl<'a, 'b> Builder<'a, 'b> {
             .map_err(|source: HostError| SimError::Host { traffic: traffic(), source })?;
         let asks = fetches || matches!(planned.app, App::RequestResponse { .. });
         let answers = asks.then_some(ConnId(conn.0 + 1));
-        // The name of its random draws is as long as all else that is known of a short flow.
-        let planned = Planned { stream: String::new(), ..planned };
-        Ok(Flow { conn, answers, cc, group, paths, competing: entry.is_competing(), unloaded, planned })
+        Ok(Flow {
+            traffic: planned.traffic as u32,
+            from: planned.from as u32,
+            to: planned.to as u32,
+            start: planned.start,
+            stop: planned.stop,
+            fetches,
+            conn,
+            answers,
+            cc,
+            group,
+            first,
+            subflows: (self.paths.len() as u32 - first) as u8,
+            competing: entry.is_competing(),
+            unloaded,
+        })
+    }
+
+    fn note_round_trips(&mut self, planned: &Planned, route_pairs: &[RoutePair]) {
+        let bytes = TcpConfig::default().ack_bytes;
+        let longest = route_pairs.iter().map(|pair| self.ctx.fabric.round_trip(pair, bytes)).max();
+        let timeout = span(self.ctx.scenario.host.initial_rto);
+        if let Some(rtt) = longest.filter(|rtt| *rtt > timeout) {
+            let slowest = self.slow.entry(planned.traffic).or_insert(rtt);
+            *slowest = rtt.max(*slowest);
+        }
+    }
+
+    fn warn_of_timeouts(&mut self) {
+        let timeout = self.ctx.scenario.host.initial_rto;
+        let gives_up = tcp_config(&self.ctx.scenario.host).handshake_timeout();
+        for (entry, rtt) in &self.slow {
+            let effect = match *rtt > gives_up {
+                true => "a connection gives up before its first answer comes, and nothing gets through",
+                false => "SYNs are sent again before they can be answered",
+            };
+            let (label, rtt) = (&self.ctx.labels[*entry], Nanos::from_micros(rtt.ps().div_ceil(1_000_000)));
+            self.ctx.warnings.push(format!(
+                "host.initial_rto of {timeout} is below the {rtt} that a round trip of traffic `{label}` takes on the empty network: \
+                 {effect}; set it above {rtt}"
+            ));
+        }
     }
 
     /// Connections made so far: the next one's number.
@@ -175,13 +246,9 @@ impl<'a, 'b> Builder<'a, 'b> {
         Ok(self.ctx.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?)
     }
 
-    /// The subflows of a connection, and the path each is on.
-    fn subflows(
-        &mut self,
-        route_pairs: &[RoutePair],
-    ) -> Result<(Vec<SubflowSpec>, Vec<Option<usize>>), SimError> {
-        let count = route_pairs.len();
-        let (mut subflows, mut paths) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    /// The subflows of a connection; notes the path that each is on.
+    fn subflows(&mut self, route_pairs: &[RoutePair]) -> Result<Vec<SubflowSpec>, SimError> {
+        let mut subflows = Vec::with_capacity(route_pairs.len());
         for (index, route_pair) in route_pairs.iter().enumerate() {
             let routes =
                 (self.ctx.fabric.route(&route_pair.forward)?, self.ctx.fabric.route(&route_pair.reverse)?);
@@ -190,9 +257,9 @@ impl<'a, 'b> Builder<'a, 'b> {
                 subflow.join_delay = span(self.ctx.scenario.host.join_delay);
             }
             subflows.push(subflow);
-            paths.push(self.ctx.fabric.path_of(route_pair));
+            self.paths.push(self.ctx.fabric.path_of(route_pair).map(|path| path as u32));
         }
-        Ok((subflows, paths))
+        Ok(subflows)
     }
 }
 

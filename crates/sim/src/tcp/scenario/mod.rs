@@ -6,14 +6,15 @@ mod observe;
 
 pub(crate) use make::make;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{App, ConnId, Connections, Directory, RttGroups};
+use super::{ConnId, Connections, Directory, RttGroups};
 use crate::build::NamedPath;
 use crate::engine::Ctx;
 use crate::error::SimError;
 use crate::time::{Span, Time};
-use crate::traffic::{MAX_FLOWS, Planned};
+use crate::traffic::MAX_FLOWS;
 use crate::transport::{Ends, Managed, Part, RouteChange, Routed, Transport};
 use delivered::Delivered;
 use vmcc_metrics::observed::{Counters, Observed};
@@ -23,15 +24,24 @@ use vmcc_scenario::model::SubflowEvent;
 /// One connection as it was made.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    pub(crate) planned: Planned,
+    /// Index of its entry of traffic.
+    pub(crate) traffic: u32,
+    /// Numbers of its hosts.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) start: Time,
+    pub(crate) stop: Time,
+    /// It fetches objects: `from` and `to` of the connection are turned.
+    pub(crate) fetches: bool,
     /// The connection that was opened.
     pub(crate) conn: ConnId,
     /// The one in the other direction, which carries the answers.
     pub(crate) answers: Option<ConnId>,
     pub(crate) cc: Arc<str>,
     pub(crate) group: u32,
-    /// Current path of each subflow, by index into the fabric's paths.
-    pub(crate) paths: Vec<Option<usize>>,
+    /// Its first subflow in [`Flows::paths`]; the others follow.
+    first: u32,
+    subflows: u8,
     pub(crate) competing: bool,
     /// Timing of its transfers on the empty network, on the routes it starts with.
     pub(crate) unloaded: Option<Arc<Unloaded>>,
@@ -41,25 +51,33 @@ impl Flow {
     /// Both directions. That of what is fetched goes first, from `from` to `to` of the entry as everything else that does.
     fn directions(&self) -> impl Iterator<Item = ConnId> + use<> {
         let both = [Some(self.conn), self.answers];
-        let (first, second) = if self.fetches() { (both[1], both[0]) } else { (both[0], both[1]) };
+        let (first, second) = if self.fetches { (both[1], both[0]) } else { (both[0], both[1]) };
         first.into_iter().chain(second)
     }
 
     /// The directions whose payload counts: requests for objects are not what is delivered.
     fn carrying(&self) -> impl Iterator<Item = ConnId> + use<> {
-        self.directions().take(if self.fetches() { 1 } else { 2 })
+        self.directions().take(if self.fetches { 1 } else { 2 })
     }
 
-    fn fetches(&self) -> bool {
-        matches!(self.planned.app, App::Fetches { .. })
+    /// Its subflows in [`Flows::paths`].
+    fn subflows(&self) -> Range<usize> {
+        self.first as usize..self.first as usize + usize::from(self.subflows)
     }
 }
+
+// A run may have a million of them.
+const _: () = assert!(size_of::<Flow>() <= 88);
 
 /// All of them.
 #[derive(Debug)]
 struct Flows {
     directory: Directory,
     flows: Vec<Flow>,
+    /// Current path of each subflow, by index into the fabric's paths.
+    paths: Vec<Option<u32>>,
+    /// Names of the hosts.
+    hosts: Vec<Arc<str>>,
     /// Names of the entries of traffic.
     labels: Vec<String>,
     sample_every: Span,
@@ -84,25 +102,16 @@ struct PastPath {
 }
 
 impl Flows {
-    fn new(directory: Directory, flows: Vec<Flow>, labels: &[String], sample_every: Span) -> Flows {
-        let delivered = Delivered::new(&flows);
-        let (rtts_at_warmup, past_paths) = (None, Vec::new());
-        Flows {
-            directory,
-            flows,
-            labels: labels.to_vec(),
-            sample_every,
-            delivered,
-            rtts_at_warmup,
-            past_paths,
-        }
+    /// Paths of a flow's subflows.
+    fn paths_of(&self, flow: &Flow) -> impl ExactSizeIterator<Item = Option<usize>> + use<'_> {
+        self.paths[flow.subflows()].iter().map(|path| path.map(|path| path as usize))
     }
 
     /// Record of the moving subflow on the path that it leaves; `None` if it was never established there or keeps its path.
     fn past_path(&self, moved: &RouteChange, hosts: &[&Connections]) -> Option<PastPath> {
         let (flow, subflow) = (moved.ends, moved.subflow);
         let seen = observe::subflow(self, &self.flows[flow], subflow, hosts);
-        let path = self.flows[flow].paths[subflow];
+        let path = self.paths_of(&self.flows[flow]).nth(subflow).flatten();
         let leaves = seen.was_established() && path != moved.path;
         let (closed, open) = observe::lives(&seen);
         let (until, closed) = (moved.at, closed.len());
@@ -111,16 +120,17 @@ impl Flows {
 
     /// The subflows of a connection that an event means, where they are now.
     fn meant(&self, which: &SubflowEvent, flow: &Flow, paths: &[NamedPath]) -> Vec<usize> {
-        let label = &self.labels[flow.planned.traffic];
-        let is_meant = |number: &usize| match (&which.path, flow.paths[*number]) {
+        let label = &self.labels[flow.traffic as usize];
+        let is_meant = |(number, path): &(usize, Option<usize>)| match (&which.path, *path) {
             (Some(name), Some(path)) => paths[path].name == *name,
             (Some(_), None) => false,
             (None, _) => which.subflow.is_some_and(|own| own as usize == *number),
         };
         // The only subflow of a connection is the connection.
-        let several = flow.paths.len() > 1;
+        let several = flow.subflows > 1;
         let all = several && which.means(label);
-        (0..flow.paths.len()).filter(|number| all && is_meant(number)).collect()
+        let meant = self.paths_of(flow).enumerate().filter(|one| all && is_meant(one));
+        meant.map(|(number, _)| number).collect()
     }
 }
 
@@ -132,10 +142,10 @@ fn tables<'a>(hosts: &[&'a impl AsRef<Connections>]) -> Vec<&'a Connections> {
 impl<H: AsRef<Connections> + AsMut<Connections>> Transport<H> for Flows {
     fn ends(&self) -> Vec<Ends> {
         let one = |flow: &Flow| Ends {
-            traffic: flow.planned.traffic,
-            from: flow.planned.from,
-            to: flow.planned.to,
-            subflows: flow.paths.len(),
+            traffic: flow.traffic as usize,
+            from: flow.from as usize,
+            to: flow.to as usize,
+            subflows: flow.subflows.into(),
         };
         self.flows.iter().map(one).collect()
     }
@@ -143,8 +153,7 @@ impl<H: AsRef<Connections> + AsMut<Connections>> Transport<H> for Flows {
     /// Start and stop times of competing connections.
     fn cuts(&self) -> Vec<Time> {
         let competing = self.flows.iter().filter(|flow| flow.competing);
-        let mut times: Vec<Time> =
-            competing.flat_map(|flow| [flow.planned.start, flow.planned.stop]).collect();
+        let mut times: Vec<Time> = competing.flat_map(|flow| [flow.start, flow.stop]).collect();
         times.sort_unstable();
         times.dedup();
         // Many short competing transfers would cut the run into too many parts; their times do not matter then.
@@ -158,12 +167,12 @@ impl<H: AsRef<Connections> + AsMut<Connections>> Transport<H> for Flows {
             return Ok(());
         }
         let asks = self.flows.iter().find(|flow| flow.answers.is_some());
-        let traffic = asks.map(|flow| self.labels[flow.planned.traffic].clone()).unwrap_or_default();
+        let traffic = asks.map(|flow| self.labels[flow.traffic as usize].clone()).unwrap_or_default();
         Err(SimError::TooMany { traffic, most: MAX_FLOWS })
     }
 
     fn settle(&mut self, hosts: &[&H], part: &mut Part) {
-        self.delivered.settle(&self.directory, &self.flows, &tables(hosts), part);
+        self.delivered.settle(&self.directory, (&self.flows, &self.paths), &tables(hosts), part);
     }
 
     fn warmed_up(&mut self, hosts: &[&H]) {
@@ -172,13 +181,13 @@ impl<H: AsRef<Connections> + AsMut<Connections>> Transport<H> for Flows {
 
     fn routed(&self, hosts: &[H]) -> Vec<Routed> {
         let of_flow = |(ends, flow): (usize, &Flow)| {
-            let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
+            let (traffic, from, to) = (flow.traffic as usize, flow.from as usize, flow.to as usize);
             let first = flow.directions().next();
-            let one = move |(subflow, &path): (usize, &Option<usize>)| {
+            let one = move |(subflow, path): (usize, Option<usize>)| {
                 let (there, back) = self.directory.routes(first?, subflow, hosts);
                 Some(Routed { ends, subflow, traffic, from, to, routes: (there, Some(back)), path })
             };
-            flow.paths.iter().enumerate().filter_map(one).collect::<Vec<_>>()
+            self.paths_of(flow).enumerate().filter_map(one).collect::<Vec<_>>()
         };
         self.flows.iter().enumerate().flat_map(of_flow).collect()
     }
@@ -186,12 +195,13 @@ impl<H: AsRef<Connections> + AsMut<Connections>> Transport<H> for Flows {
     fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut H]) {
         let tables: Vec<&Connections> = hosts.iter().map(|shard| (**shard).as_ref()).collect();
         self.past_paths.extend(self.past_path(moved, &tables));
-        let flow = &mut self.flows[moved.ends];
+        let flow = &self.flows[moved.ends];
         let turned = (moved.routes.1, moved.routes.0);
         for (direction, routes) in flow.directions().zip([moved.routes, turned]) {
             self.directory.reroute(direction, moved.subflow, routes, hosts);
         }
-        flow.paths[moved.subflow] = moved.path;
+        let place = flow.subflows().start + moved.subflow;
+        self.paths[place] = moved.path.map(|path| path as u32);
     }
 
     fn has_subflow(&self, which: &SubflowEvent, paths: &[NamedPath]) -> bool {

@@ -9,7 +9,6 @@ use vmcc_metrics::observed::{
 use super::{Flow, Flows, PastPath};
 use crate::tcp::{App, Closing, ConnId, Connections, FlowRecord, Object, SubflowRecord};
 use crate::time::{Span, Time};
-use crate::traffic::Planned;
 use crate::transport::at;
 
 pub(super) fn observe(flows: &Flows, hosts: &[&Connections], observed: &mut Observed) {
@@ -36,31 +35,31 @@ fn connections(all: &Flows, hosts: &[&Connections], groups: usize, end: Moment) 
         left.entry((past.flow, past.subflow)).or_default().push(past);
     }
     let one = |(index, flow): (usize, &Flow)| {
-        let record = all.directory.flow(flow.conn, hosts);
+        let (record, app) = (all.directory.flow(flow.conn, hosts), all.directory.app(flow.conn, hosts));
         let directions: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
-        let subflows = flow.paths.iter().enumerate().flat_map(|(number, path)| {
+        let subflows = all.paths_of(flow).enumerate().flat_map(|(number, path)| {
             let samples = samples.remove(&(index, number)).unwrap_or_default();
-            let whole = Subflow { number, path: *path, samples, ..of(&directions, number) };
+            let whole = Subflow { number, path, samples, ..of(&directions, number) };
             by_path(whole, left.get(&(index, number)).map_or(&[], Vec::as_slice))
         });
         // One subflow would take the room of four.
         let mut subflows: Vec<Subflow> = subflows.collect();
         subflows.shrink_to_fit();
         Connection {
-            entry: flow.planned.traffic,
-            sender: flow.planned.from,
-            from: flow.planned.from_name.clone(),
-            to: flow.planned.to_name.clone(),
+            entry: flow.traffic as usize,
+            sender: flow.from as usize,
+            from: all.hosts[flow.from as usize].clone(),
+            to: all.hosts[flow.to as usize].clone(),
             cc: flow.cc.clone(),
-            job: job(&flow.planned.app),
+            job: job(app),
             start: at(record.start),
-            stop: at(flow.planned.stop),
+            stop: at(flow.stop),
             unloaded: flow.unloaded.clone(),
             established: record.established != Time::NEVER,
             received: reached(record.received),
             delivered_bytes: directions.iter().take(flow.carrying().count()).map(|r| r.delivered_bytes).sum(),
             window_bytes: all.delivered.window[index] as f64,
-            stalled_us: stalled_us(&flow.planned, &record, end),
+            stalled_us: stalled_us(flow, app, &record, end),
             reinjected_bytes: Some(directions.iter().map(|r| r.reinjected_bytes()).sum()),
             limits: Some(limits(all, flow, end, hosts)),
             held_bytes: directions.iter().map(|r| r.held_bytes).max(),
@@ -72,9 +71,9 @@ fn connections(all: &Flows, hosts: &[&Connections], groups: usize, end: Moment) 
 }
 
 /// Of one that has something to send from its start to its end: the pauses of others are no stalls.
-fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64> {
-    let end = match planned.app {
-        App::Bulk => at(planned.stop).min(end),
+fn stalled_us(flow: &Flow, app: &App, record: &FlowRecord, end: Moment) -> Option<f64> {
+    let end = match app {
+        App::Bulk => at(flow.stop).min(end),
         App::Sized { .. } => at(record.received).min(end),
         App::Paced { .. } | App::OnOff { .. } | App::RequestResponse { .. } | App::Fetches { .. } => {
             return None;
@@ -85,19 +84,21 @@ fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64
     (at(record.start) < end).then(|| before.max(end.us_since(at(last))))
 }
 
-/// Limits of the directions that carry its payload.
+/// Limits of the direction that carries its payload: of requests and answers, the larger ones.
 fn limits(all: &Flows, flow: &Flow, end: Moment, hosts: &[&Connections]) -> LimitedTimes {
     let us = |span: Span| span.ps() as f64 / 1e6;
-    let one = |id| {
-        let times = all.directory.limits(id, Time::from_ps(end.0), hosts);
-        LimitedTimes {
-            congestion_us: us(times.congestion),
-            receive_window_us: us(times.receive_window),
-            send_buffer_us: us(times.send_buffer),
-            application_us: us(times.application),
-        }
-    };
-    flow.carrying().map(one).fold(LimitedTimes::default(), LimitedTimes::plus)
+    let writes = matches!(
+        all.directory.app(flow.conn, hosts),
+        App::RequestResponse { request_bytes, response_bytes, .. } if request_bytes > response_bytes
+    );
+    let carrying = flow.answers.filter(|_| !writes).unwrap_or(flow.conn);
+    let times = all.directory.limits(carrying, Time::from_ps(end.0), hosts);
+    LimitedTimes {
+        congestion_us: us(times.congestion),
+        receive_window_us: us(times.receive_window),
+        send_buffer_us: us(times.send_buffer),
+        application_us: us(times.application),
+    }
 }
 
 /// Reason for each close of a subflow, and whether it is open.
@@ -264,17 +265,28 @@ fn responses(flows: &Flows, hosts: &[&Connections], first: usize) -> Vec<Respons
     responses
 }
 
-/// Objects that have not come, or not wholly.
+/// Requests without an answer, or without the whole of it; those of fetched objects count from when they were wanted.
 fn waiting(flows: &Flows, hosts: &[&Connections], first: usize) -> Vec<Response> {
     let of_flow = |(index, flow): (usize, &Flow)| {
-        let App::Fetches { objects, .. } = &flow.planned.app else { return Vec::new() };
-        let answers = flow.answers.map_or(0, |id| flows.directory.flow(id, hosts).responses);
-        let rest = objects.get(answers as usize..).unwrap_or_default();
-        let one = |object: &Object| {
-            let (connection, asked, bytes) = (first + index, at(object.at), object.bytes);
-            Response { connection, asked, answered: None, bytes }
+        let one = |asked: Time, bytes: u64| Response {
+            connection: first + index,
+            asked: at(asked),
+            answered: None,
+            bytes,
         };
-        rest.iter().map(one).collect()
+        let Some(answers) = flow.answers else { return Vec::new() };
+        let answered = flows.directory.responses(answers, hosts);
+        match flows.directory.app(flow.conn, hosts) {
+            App::Fetches { objects, .. } => {
+                let rest = objects.get(answered as usize..).unwrap_or_default();
+                rest.iter().map(|object: &Object| one(object.at, object.bytes)).collect()
+            }
+            App::RequestResponse { response_bytes, .. } => {
+                let (asked, asked_at) = flows.directory.requests(flow.conn, hosts);
+                (asked > answered).then(|| one(asked_at, *response_bytes)).into_iter().collect()
+            }
+            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => Vec::new(),
+        }
     };
     flows.flows.iter().enumerate().flat_map(of_flow).collect()
 }

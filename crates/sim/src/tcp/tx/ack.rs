@@ -134,16 +134,16 @@ fn take_sack(
     let min_rtt = sf.rtt.min_rtt;
     if packet.has(Packet::SACK) {
         take_duplicate(sf, packet.ack, sack);
+        let last_sack = &mut sf.history.get_or_insert_default().last_sack;
         for range in sack.ranges.iter().filter(|range| range.end > ack.max(range.start)) {
             // Most ranges repeat or extend one of the last ACK's: only what is new needs marking.
-            let known =
-                sf.last_sack.ranges.iter().find(|old| old.start == range.start && old.end <= range.end);
+            let known = last_sack.ranges.iter().find(|old| old.start == range.start && old.end <= range.end);
             let from = known.map_or(range.start, |old| old.end.max(old.start));
             if from < range.end {
                 sf.board.sack((from, range.end), now, min_rtt, &mut sf.rack, got);
             }
         }
-        sf.last_sack = *sack;
+        *last_sack = *sack;
     }
     sf.board.ack(ack, now, min_rtt, &mut sf.rack, got);
     if let Some(low) = got.reordered_below {

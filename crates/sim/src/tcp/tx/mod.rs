@@ -118,8 +118,11 @@ impl<W: Wire> Tx<'_, W> {
     /// Asks the algorithm whether subflow `r` shares a bottleneck with a sibling, if it detects such.
     #[inline]
     fn detect_sharing(&mut self, r: usize, event: &Event) {
+        if self.conn.sharing.is_none() {
+            return;
+        }
+        let waits = self.conn.nxt < self.conn.end || self.conn.has_reinjections();
         let (Some(sharing), Some(group)) = (&mut self.conn.sharing, &self.conn.group) else { return };
-        let waits = self.conn.nxt < self.conn.end || !self.conn.reinject.is_empty();
         let event = &Event { flags: event.flags.with(EventFlags::CWND_LIMITED, waits), ..*event };
         let decision = self.cc.algorithm.detect(event, group, sharing, &self.cc.params);
         if decision.set != DecisionFlags::NONE {

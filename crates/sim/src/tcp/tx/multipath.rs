@@ -115,7 +115,7 @@ impl<W: Wire> Tx<'_, W> {
         let sf = &mut self.subs[r];
         sf.status = Status::Closed;
         sf.closed = Some(why);
-        sf.closed_at = self.now;
+        sf.history.get_or_insert_default().closed_at = Some(self.now);
         sf.timer.cancel();
         sf.pace_timer.cancel();
         sf.paced_out = false;
@@ -177,10 +177,11 @@ impl<W: Wire> Tx<'_, W> {
             if r == fast || carriers & 1 << r == 0 || sf.rtt.srtt_8us <= srtt_8us || sf.state != State::Open {
                 continue;
             }
-            if self.now.since(sf.last_penalty) <= sf.rtt.srtt() {
+            let history = sf.history.get_or_insert_default();
+            if self.now.since(history.last_penalty) <= sf.rtt.srtt() {
                 continue;
             }
-            sf.last_penalty = self.now;
+            history.last_penalty = self.now;
             let slow_start = sf.in_slow_start();
             sf.cwnd = (sf.cwnd / 2).max(1);
             if !slow_start {

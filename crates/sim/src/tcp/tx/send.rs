@@ -103,7 +103,7 @@ impl<W: Wire> Tx<'_, W> {
             self.restart_if_idle(r);
             match again {
                 Some(seq) => {
-                    self.conn.reinject.pop_front();
+                    self.conn.pop_reinjection();
                     // Already under way there, or nobody else can carry it.
                     if carriers & 1 << r == 0 {
                         self.count_reinjected(r, seq);
