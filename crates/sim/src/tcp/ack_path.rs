@@ -106,12 +106,12 @@ mod tests {
         Time::ZERO + Span::from_ms(ms)
     }
 
-    fn routes(policy: AckPath) -> Box<AckRoutes> {
+    fn routes(policy: AckPath) -> AckRoutes {
         AckRoutes::new(policy, [RouteId(10), RouteId(20)].into_iter()).unwrap()
     }
 
     /// Both routes are measured at 100 ms, with these round trips.
-    fn measured(rtts_ms: [u64; 2]) -> Box<AckRoutes> {
+    fn measured(rtts_ms: [u64; 2]) -> AckRoutes {
         let mut routes = routes(AckPath::Best);
         for (r, rtt_ms) in rtts_ms.into_iter().enumerate() {
             assert_eq!(
