@@ -159,6 +159,14 @@ pub const ALL: &[Paper] = &[
         ],
     },
     Paper {
+        key: "dctcp",
+        title: "Data Center TCP (DCTCP)",
+        figures: &[figure("fig17", "shares of 40 senders at two bottlenecks").but(&[
+            "Rates add up to the links' capacities, 1000 and 9960 Mbit/s: they count bits on the link, not payload.",
+            "Delays are not given.",
+        ])],
+    },
+    Paper {
         key: "vmsched",
         title: "MPTCP under virtual-machine scheduling",
         figures: &[
