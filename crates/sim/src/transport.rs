@@ -11,7 +11,7 @@ use vmcc_cc::{Algorithm, Params};
 use vmcc_metrics::observed::{Moment, Observed};
 use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Param, Scheduler as Chosen, SubflowEvent};
+use vmcc_scenario::model::{Scheduler as Chosen, SubflowEvent};
 
 use crate::build::{Fabric, NamedPath, span};
 use crate::engine::Ctx;
@@ -39,14 +39,8 @@ impl BuildContext<'_> {
     /// An algorithm of the registry, with what the scenario sets of it.
     pub(crate) fn algorithm(&mut self, name: &str) -> Result<(Algorithm, Params), SimError> {
         let found = Algorithm::by_name(name).map_err(|e| SimError::Algorithm(e.to_string()))?;
-        let mut params = Params::defaults(found);
-        for (key, value) in self.scenario.host.params.get(found.name()).into_iter().flatten() {
-            let set = match value {
-                Param::Number(number) => params.set(key, *number),
-                Param::Word(word) => params.set(key, word.as_str()),
-            };
-            set.map_err(|e| SimError::Algorithm(e.to_string()))?;
-        }
+        let params = self.scenario.host.params_of(found);
+        let params = params.map_err(|(_, error)| SimError::Algorithm(error.to_string()))?;
         self.warnings.extend(params.unheeded());
         Ok((found, params))
     }

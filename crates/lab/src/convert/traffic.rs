@@ -5,11 +5,11 @@ use super::subnets::{named, subflows, subnet_on};
 use super::{quic, refuse};
 use crate::Error;
 use crate::spec::{Cc, Flow, Generating, Job, Layout, Path, Probing, Requests, Role, Transport};
-use vmcc_cc::{Algorithm, ParamValue, Params};
+use vmcc_cc::Algorithm;
 use vmcc_network::{Framing, HostId, Lead, Network, Topology, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{
-    Common, FileProgram, Host, Incast, ObjectProgram, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol,
+    Common, FileProgram, Host, Incast, ObjectProgram, OnOffUdp, Pairing, Poisson, Probe, Protocol,
     RequestResponse, Sized, Traffic, TrafficKind,
 };
 use vmcc_scenario::sizes::Sizes;
@@ -464,15 +464,6 @@ fn congestion_control(scenario: &Scenario, traffic: &Traffic, role: Role, key: &
         return Ok(Cc::Native(name.clone()));
     }
     let algorithm = Algorithm::by_name(name).map_err(|e| Error::spec(key, e.to_string()))?;
-    let mut params = Params::defaults(algorithm);
-    for (param, value) in scenario.host.params.get(algorithm.name()).into_iter().flatten() {
-        let value = match value {
-            Param::Number(number) => ParamValue::Number(*number),
-            Param::Word(word) => ParamValue::Text(word),
-        };
-        params
-            .set(param, value)
-            .map_err(|e| Error::spec(format!("host.params.{name}.{param}"), e.to_string()))?;
-    }
+    let params = scenario.host.params_of(algorithm).map_err(|(key, e)| Error::spec(key, e.to_string()))?;
     Ok(if own { Cc::Own(params) } else { Cc::Registry(params) })
 }

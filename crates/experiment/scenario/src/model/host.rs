@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use vmcc_cc::{Algorithm, ParamError, Params};
 use vmcc_units::{Bytes, Nanos, Packets};
 
 use super::one_or_many::OneOrMany;
@@ -141,6 +142,24 @@ impl Host {
     /// The names of [`Host::machines`].
     pub fn machine_names(&self) -> &[String] {
         self.machines.as_ref().map_or(&[], |names| &names.0)
+    }
+
+    /// `algorithm` with the values that [`Host::params`] has under either of its names.
+    ///
+    /// # Errors
+    /// A parameter is unknown or out of range; its key comes with the cause.
+    pub fn params_of(&self, algorithm: Algorithm) -> Result<Params, (String, ParamError)> {
+        let mut params = Params::defaults(algorithm);
+        for own in [algorithm.info().kernel_name, algorithm.name()] {
+            for (name, value) in self.params.get(own).into_iter().flatten() {
+                let set = match value {
+                    Param::Number(number) => params.set(name, *number),
+                    Param::Word(word) => params.set(name, word.as_str()),
+                };
+                set.map_err(|error| (format!("host.params.{own}.{name}"), error))?;
+            }
+        }
+        Ok(params)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Settings of hosts.
 
-use vmcc_cc::{Algorithm, Params};
+use vmcc_cc::Algorithm;
 use vmcc_units::{Bytes, Nanos};
 
 use super::{Check, fault, require};
-use crate::model::{Host, Param, Protocol};
+use crate::model::{Host, Protocol};
 
 pub(super) fn check(host: &Host) -> Check {
     algorithm(&host.cc, "host.cc")?;
@@ -53,17 +53,10 @@ pub(super) fn algorithm(name: &str, path: &str) -> Check {
 }
 
 fn params(host: &Host) -> Check {
-    for (algorithm, values) in &host.params {
-        let path = format!("host.params.{algorithm}");
-        let found = Algorithm::by_name(algorithm).map_err(|error| fault(path.as_str(), error.to_string()))?;
-        let mut params = Params::defaults(found);
-        for (name, value) in values {
-            let outcome = match value {
-                Param::Number(number) => params.set(name, *number),
-                Param::Word(word) => params.set(name, word.as_str()),
-            };
-            outcome.map_err(|error| fault(format!("{path}.{name}"), error.to_string()))?;
-        }
+    for name in host.params.keys() {
+        let found = Algorithm::by_name(name);
+        let found = found.map_err(|error| fault(format!("host.params.{name}"), error.to_string()))?;
+        host.params_of(found).map_err(|(key, error)| fault(key, error.to_string()))?;
     }
     Ok(())
 }

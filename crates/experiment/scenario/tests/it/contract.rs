@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 use serde_json::json;
+use vmcc_cc::Algorithm;
 use vmcc_scenario::model::{Marking, SizeDist, Topology, TrafficKind};
 use vmcc_scenario::{CaseFigures, Claim, Document, Overrides, Scale};
 
@@ -54,6 +55,15 @@ fn design_example_resolves() {
     assert_eq!(plan.cases[2].set, IndexMap::from([("cc".to_owned(), json!("vmcc"))]));
     assert_eq!(plan.cases[2].scenario.host.cc, "vmcc");
     assert_eq!(connections(&plan.cases[0].scenario.traffic[0].kind), 100);
+}
+
+#[test]
+fn params_under_the_kernel_name_are_applied() {
+    let text = EXAMPLE.replace("[topology]", "[host.params]\nmp_vmcc.theta = 5\nvmcc.g = 0.25\n[topology]");
+    let document = Document::parse("params.toml", &text).unwrap();
+    let plan = document.plan(&Overrides::default()).unwrap();
+    let params = plan.cases[0].scenario.host.params_of(Algorithm::by_name("vmcc").unwrap()).unwrap();
+    assert_eq!((params.get("theta"), params.get("g")), (Some(5.0), Some(0.25)));
 }
 
 #[test]
