@@ -90,51 +90,46 @@ impl<'a> Members<'a> {
 }
 
 fn metrics(seen: &Observed) -> Metrics {
-    let all = |place: Place, scope: &Scope<'_>| {
-        catalogue::of(place)
-            .filter_map(|metric| Some((metric, scope.reduce(metric.reduce)?)))
-            .collect::<Vec<_>>()
-    };
     let measured = Members::divided(seen, 1, |entry| (!seen.entries[entry].competing).then_some(0));
     let measured = measured[0].scope(seen, None);
-    let mut metrics: Metrics = typed(Map::new(), &all(Place::Run, &measured));
+    let mut metrics: Metrics = typed(Map::new(), &figures_of(Place::Run, &measured));
     metrics.paths = (0..seen.paths.len())
         .map(|path| path_metrics(&Scope { path: Some(path), ..measured }, path))
         .collect();
     for links in &seen.links {
         let Some(tier) = &links.tier else { continue };
         let scope = Scope { tier: Some(links), ..measured };
-        metrics.extra.extend(extras(&format!("tier.{tier}"), &all(Place::Tier, &scope)));
+        metrics.extra.extend(extras(&format!("tier.{tier}"), &figures_of(Place::Tier, &scope)));
     }
     for ((name, _), members) in SIZES.iter().zip(&Members::by_size(&measured)) {
         let scope = Scope { by_size: true, ..members.scope(seen, None) };
-        metrics.extra.extend(extras(&format!("size.{name}"), &all(Place::Size, &scope)));
+        metrics.extra.extend(extras(&format!("size.{name}"), &figures_of(Place::Size, &scope)));
     }
     let by_entry = Members::divided(seen, seen.entries.len(), Some);
     for (index, (entry, members)) in seen.entries.iter().zip(&by_entry).enumerate() {
-        let figures = all(Place::Traffic, &members.scope(seen, Some(index)));
+        let figures = figures_of(Place::Traffic, &members.scope(seen, Some(index)));
         metrics.extra.extend(extras(&format!("traffic.{}", entry.label), &figures));
     }
     metrics
 }
 
 fn path_metrics(scope: &Scope<'_>, path: usize) -> PathMetrics {
-    let of = |place: Place, scope: &Scope<'_>| {
-        catalogue::of(place)
-            .filter_map(|metric| Some((metric, scope.reduce(metric.reduce)?)))
-            .collect::<Vec<_>>()
-    };
     let path = &scope.seen.paths[path];
     let name = Map::from_iter([("path".to_owned(), Value::String(path.name.clone()))]);
-    let mut metrics: PathMetrics = typed(name, &of(Place::Path, scope));
+    let mut metrics: PathMetrics = typed(name, &figures_of(Place::Path, scope));
     for class in &path.classes {
         let scope = Scope { class: Some(class), ..*scope };
-        metrics.extra.extend(extras(&format!("class.{}", class.name), &of(Place::Class, &scope)));
+        metrics.extra.extend(extras(&format!("class.{}", class.name), &figures_of(Place::Class, &scope)));
     }
     metrics
 }
 
 type Named = (&'static Metric, Figure);
+
+/// Every metric of a place that has a figure.
+fn figures_of(place: Place, scope: &Scope<'_>) -> Vec<Named> {
+    catalogue::of(place).filter_map(|metric| Some((metric, scope.reduce(metric.reduce)?))).collect()
+}
 
 /// Figures in the fields of their names; those that have none are extras.
 fn typed<T: DeserializeOwned>(mut fields: Map<String, Value>, figures: &[Named]) -> T {

@@ -21,6 +21,9 @@ const OWN_SERIES: usize = 32;
 /// Sums and weights of the values of an entity's metric within one interval; their quotient is the value.
 type Sums = BTreeMap<(String, &'static str), (f64, f64)>;
 
+/// A metric of subflows, and its value in a sample.
+type Mean = (&'static str, fn(&Sample) -> Option<f64>);
+
 struct Intervals<'a> {
     seen: &'a Observed,
     sums: Vec<Sums>,
@@ -86,6 +89,11 @@ impl Intervals<'_> {
 
     fn subflows(&mut self) {
         let seen = self.seen;
+        let means = catalogue::of(Place::Series).filter_map(|metric| match metric.reduce {
+            Reduce::Mean(of) => Some((metric.name, of)),
+            _ => None,
+        });
+        let means: Vec<Mean> = means.collect();
         let count: usize = seen.connections.iter().map(|connection| connection.subflows.len()).sum();
         for (index, connection) in seen.connections.iter().enumerate() {
             let measured = !seen.entries[connection.entry].competing;
@@ -98,21 +106,20 @@ impl Intervals<'_> {
                 let entities: Vec<&str> =
                     path.filter(|_| measured).into_iter().chain(own.as_deref()).collect();
                 for sample in subflow.samples.iter().filter(|sample| sample.at <= connection.stop) {
-                    self.sample(&entities, sample);
+                    self.sample(&entities, &means, sample);
                 }
             }
         }
     }
 
     /// Before its first round trip a subflow has nothing to say.
-    fn sample(&mut self, entities: &[&str], sample: &Sample) {
+    fn sample(&mut self, entities: &[&str], means: &[Mean], sample: &Sample) {
         if sample.srtt_8us == 0 {
             return;
         }
-        for metric in catalogue::of(Place::Series) {
-            let Reduce::Mean(of) = metric.reduce else { continue };
+        for (metric, of) in means {
             let Some(value) = of(sample) else { continue };
-            entities.iter().for_each(|entity| self.add(sample.at, entity, metric.name, value, 1.0));
+            entities.iter().for_each(|entity| self.add(sample.at, entity, metric, value, 1.0));
         }
     }
 
