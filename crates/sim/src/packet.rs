@@ -63,10 +63,6 @@ impl Packet {
     pub const ACK: u16 = 1 << 1;
     /// Opens a subflow.
     pub const SYN: u16 = 1 << 2;
-    /// Closes a subflow.
-    pub const FIN: u16 = 1 << 3;
-    /// Aborts a subflow.
-    pub const RST: u16 = 1 << 4;
     /// ECN-echo: the receiver saw a mark.
     pub const ECE: u16 = 1 << 5;
     /// Congestion window reduced.

@@ -159,23 +159,9 @@ impl Nanos {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// In microseconds, for reports.
-    pub fn as_micros_f64(self) -> f64 {
-        self.0 as f64 / 1e3
-    }
     /// As the standard library's duration.
     pub const fn to_duration(self) -> std::time::Duration {
         std::time::Duration::from_nanos(self.0)
-    }
-}
-
-impl Bytes {
-    /// The whole packets of `packet` bytes that fit; zero if `packet` is zero.
-    pub const fn whole_packets(self, packet: Bytes) -> Packets {
-        match self.0.checked_div(packet.0) {
-            Some(count) => Packets(count),
-            None => Packets(0),
-        }
     }
 }
 

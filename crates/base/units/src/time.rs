@@ -123,51 +123,36 @@ impl Span {
     }
 }
 
-impl Add<Span> for Time {
-    type Output = Time;
-    #[inline]
-    fn add(self, d: Span) -> Time {
-        Time(self.0.saturating_add(d.0))
-    }
+/// Addition and subtraction of a span; saturates.
+macro_rules! arithmetic {
+    ($type:ident) => {
+        impl Add<Span> for $type {
+            type Output = $type;
+            #[inline]
+            fn add(self, d: Span) -> $type {
+                $type(self.0.saturating_add(d.0))
+            }
+        }
+
+        impl AddAssign<Span> for $type {
+            #[inline]
+            fn add_assign(&mut self, d: Span) {
+                *self = *self + d;
+            }
+        }
+
+        impl Sub<Span> for $type {
+            type Output = $type;
+            #[inline]
+            fn sub(self, d: Span) -> $type {
+                $type(self.0.saturating_sub(d.0))
+            }
+        }
+    };
 }
 
-impl AddAssign<Span> for Time {
-    #[inline]
-    fn add_assign(&mut self, d: Span) {
-        *self = *self + d;
-    }
-}
-
-impl Sub<Span> for Time {
-    type Output = Time;
-    #[inline]
-    fn sub(self, d: Span) -> Time {
-        Time(self.0.saturating_sub(d.0))
-    }
-}
-
-impl Add for Span {
-    type Output = Span;
-    #[inline]
-    fn add(self, d: Span) -> Span {
-        Span(self.0.saturating_add(d.0))
-    }
-}
-
-impl AddAssign for Span {
-    #[inline]
-    fn add_assign(&mut self, d: Span) {
-        *self = *self + d;
-    }
-}
-
-impl Sub for Span {
-    type Output = Span;
-    #[inline]
-    fn sub(self, d: Span) -> Span {
-        Span(self.0.saturating_sub(d.0))
-    }
-}
+arithmetic!(Time);
+arithmetic!(Span);
 
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -22,7 +22,7 @@ pub(crate) fn keys(options: &KeysOptions, ui: &Ui) -> Result<Exit, Failure> {
         let first = format!("{own}\nin {}{}", folder.display(), if made { ", made now" } else { "" });
         let list: String = trusted.iter().map(|peer| format!("\n  {peer}")).collect();
         if trusted.is_empty() {
-            format!("{first}; nobody is trusted yet")
+            format!("{first}; no peer is trusted yet")
         } else {
             format!("{first}; trusted:{list}")
         }

@@ -579,9 +579,13 @@ fn untrusted_peers_and_open_listeners_are_refused() {
     assert_eq!(side.child.wait().unwrap().code(), Some(3));
 
     let nobody = users.keys("nobody");
-    fails(&["proxy", "--listen", "0.0.0.0:0", "--keys", &nobody], 2, &["nobody is authenticated", "--trust"]);
+    fails(
+        &["proxy", "--listen", "0.0.0.0:0", "--keys", &nobody],
+        2,
+        &["clients are not authenticated", "--trust"],
+    );
     let open = ["proxy", &at, "--keys", &keys, "--socks", "0.0.0.0:1080"];
-    fails(&open, 2, &["nobody is authenticated", "127.0.0.1"]);
+    fails(&open, 2, &["clients are not authenticated", "127.0.0.1"]);
     fails(&["proxy", "--listen", &at, "--keys", &keys], 3, &[&at, "cannot be listened at"]);
     fails(&["proxy", &at, "--keys", &keys, "--peer", "sha256:12"], 2, &["sha256:12", "vmcc keys"]);
     fails(&["proxy", &at, "--keys", &keys, "--forward", "5432=db"], 2, &["5432=db", "127.0.0.1:5432"]);

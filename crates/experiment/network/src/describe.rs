@@ -109,17 +109,16 @@ impl RoutePair {
     }
 }
 
+/// Source of choices among equal routes: a hash, or a random number.
+pub type Draw<'a> = &'a mut dyn FnMut() -> u32;
+/// True for links that are down.
+pub type IsDown<'a> = &'a dyn Fn(LinkId) -> bool;
+
 /// Routes of packets.
 pub trait Routes: fmt::Debug + Send + Sync {
     /// The routes from one host to another; empty if there are none. With ECMP `count` of them, each choice taken
     /// from `draw`; elsewhere each that there is, once.
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        count: usize,
-        draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair>;
+    fn between(&self, from: HostId, to: HostId, count: usize, draw: Draw<'_>) -> Vec<RoutePair>;
 
     /// The links from one host to another without those that are down, each choice taken from `draw`. `None`: none is left, or
     /// routes are fixed.
@@ -127,8 +126,8 @@ pub trait Routes: fmt::Debug + Send + Sync {
         &self,
         _from: HostId,
         _to: HostId,
-        _is_down: &dyn Fn(LinkId) -> bool,
-        _draw: &mut dyn FnMut() -> u32,
+        _is_down: IsDown<'_>,
+        _draw: Draw<'_>,
     ) -> Option<Vec<LinkId>> {
         None
     }
@@ -153,13 +152,7 @@ impl RouteTable {
 }
 
 impl Routes for RouteTable {
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        _count: usize,
-        _draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair> {
+    fn between(&self, from: HostId, to: HostId, _count: usize, _draw: Draw<'_>) -> Vec<RoutePair> {
         self.0.get(&(from, to)).cloned().unwrap_or_default()
     }
 }
@@ -169,7 +162,7 @@ impl Routes for RouteTable {
 pub struct NoRoutes;
 
 impl Routes for NoRoutes {
-    fn between(&self, _: HostId, _: HostId, _: usize, _: &mut dyn FnMut() -> u32) -> Vec<RoutePair> {
+    fn between(&self, _: HostId, _: HostId, _: usize, _: Draw<'_>) -> Vec<RoutePair> {
         Vec::new()
     }
 }

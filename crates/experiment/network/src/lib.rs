@@ -27,8 +27,8 @@ mod tests;
 mod unloaded;
 
 pub use describe::{
-    Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NoRoutes, NodeId, Path, PathId,
-    Port, PortId, RoutePair, RouteTable, Routes,
+    Area, Areas, Builder, Draw, Guarantee, Host, HostId, IsDown, Link, LinkId, Network, NoRoutes, NodeId,
+    Path, PathId, Port, PortId, RoutePair, RouteTable, Routes,
 };
 pub use kinds::*;
 pub use port::{Loss, Queue};

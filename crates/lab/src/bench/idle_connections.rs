@@ -118,7 +118,7 @@ impl Server {
         let server = Self { end, thread };
         match listening.recv() {
             Ok(()) => Ok(server),
-            Err(_) => server.join().and(Err(io::Error::other("nobody listens"))),
+            Err(_) => server.join().and(Err(io::Error::other("no listener"))),
         }
     }
 

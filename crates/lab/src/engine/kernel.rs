@@ -55,7 +55,7 @@ impl Kernel {
             return Err(Error::not_expressible(first.machines.key, problem).into());
         }
         let worker = worker.ok_or_else(|| {
-            Error::not_expressible(first.machines.key, "nobody says what a virtual machine shall run")
+            Error::not_expressible(first.machines.key, "no kernel is given for the virtual machine")
         })?;
         let most = specs.iter().flat_map(|spec| spec.machines.hosts.iter().map(|host| cards(spec, *host)));
         let durations = plan.cases.iter().map(|c| Duration::from_nanos(c.scenario.duration.get()) + OVERHEAD);

@@ -22,14 +22,6 @@ use vmcc_scenario::model::EventKind;
 /// Time for a run beyond its duration: building, and emulation without KVM.
 const OVERHEAD: Duration = Duration::from_secs(120);
 
-/// Checks that the lab supports every case of the plan.
-///
-/// # Errors
-/// The setting that it cannot express, by key.
-pub fn expressible(plan: &Plan) -> Result<(), Error> {
-    specs(plan).map(drop)
-}
-
 /// Lab specification of each case.
 fn specs(plan: &Plan) -> Result<Vec<LabSpec>, Error> {
     let off = off_somewhere(plan);

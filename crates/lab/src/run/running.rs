@@ -7,7 +7,7 @@ use crate::registry::Record;
 use crate::spec::{LabSpec, server_port};
 use crate::topology::Topology;
 use crate::vm::ClientExit;
-use crate::workload::{self, End, Programs, Report};
+use crate::workload::{self, ClientSetup, End, Programs, Report};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -117,7 +117,8 @@ impl Running {
                 let at = if described.job.is_fetched() { receiver } else { sender };
                 let to = (topology.server_of(self.flow, described), server_port(self.flow));
                 let data = self.data(spec, programs);
-                self.client = Some(workload.send(at, to, lasts, data.as_deref(), record)?);
+                self.client =
+                    Some(workload.send(ClientSetup { at, to, lasts, data: data.as_deref(), record })?);
                 self.sent = elapsed;
             }
             return Ok(());

@@ -47,7 +47,7 @@ pub(crate) struct PortPlace {
 }
 
 /// The namespaces of one run. Dropping it removes them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Topology {
     /// Between its namespaces, which outlive them.
     _userspace_links: Vec<UserspaceLink>,
@@ -70,13 +70,7 @@ impl Topology {
         let prefix = format!("vmcc-{}", record.run_id());
         let mut make = |name: &str| Netns::create(&format!("{prefix}-{name}"), record);
         let (plans, ends) = stack::plan(spec)?;
-        let mut topology = Self {
-            stacks: Vec::new(),
-            ends,
-            switches: Vec::new(),
-            ports: Vec::new(),
-            _userspace_links: Vec::new(),
-        };
+        let mut topology = Self { ends, ..Self::default() };
         for (number, plan) in plans.iter().enumerate() {
             let netns = make(&StackPlan::name(&plans, number, &spec.hosts))?;
             let elsewhere = spec.machines.hosts.contains(&plan.host);
@@ -114,13 +108,7 @@ impl Topology {
         record: &mut Record,
     ) -> Result<Self, Error> {
         let (plans, ends) = stack::plan(spec)?;
-        let mut topology = Self {
-            stacks: Vec::new(),
-            ends,
-            switches: Vec::new(),
-            ports: Vec::new(),
-            _userspace_links: Vec::new(),
-        };
+        let mut topology = Self { ends, ..Self::default() };
         for (number, plan) in plans.iter().enumerate() {
             let name = format!("vmcc-{}-{}", record.run_id(), StackPlan::name(&plans, number, &spec.hosts));
             let netns = Netns::create(&name, record)?;

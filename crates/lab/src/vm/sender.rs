@@ -73,7 +73,7 @@ fn cards(directory: &Path) -> Result<Vec<u32>, Error> {
     // A kernel that has it built in has nothing to load.
     let _ = Command::new("modprobe").arg("virtio_net").status();
     let count: usize = loop_until(CARDS_TIMEOUT, || take(directory, "cards"))
-        .ok_or_else(|| Error::spec("machine", "nobody says how many network cards there are"))?;
+        .ok_or_else(|| Error::spec("machine", "the number of network cards is missing"))?;
     let index = |card: usize| nix::net::if_::if_nametoindex(format!("eth{card}").as_str()).ok();
     loop_until(CARDS_TIMEOUT, || (0..count).map(index).collect::<Option<Vec<u32>>>())
         .ok_or_else(|| Error::spec("machine", format!("it has not got its {count} network cards")))
@@ -303,10 +303,7 @@ impl<'a> Run<'a> {
             if elapsed > limit && !serving.is_over() {
                 return Err(Error::Measurement {
                     what: "what is fetched from the virtual machine".to_owned(),
-                    cause: format!(
-                        "nobody has said that it is over {} s after its time",
-                        GRACE_PERIOD.as_secs()
-                    ),
+                    cause: format!("no stop request arrived {} s after its time", GRACE_PERIOD.as_secs()),
                     remedy: LOOK_AT.to_owned(),
                 });
             }

@@ -7,7 +7,7 @@ use crate::registry::Record;
 use crate::sampler::Track;
 use crate::spec::{Flow, server_port};
 use crate::topology::Topology;
-use crate::workload::{self, End, Programs};
+use crate::workload::{self, ClientSetup, End, Programs};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,7 +65,8 @@ impl Sending<'_> {
                 let asked = self.asked();
                 let workload = workload::of(&asked, programs);
                 let lasts = asked.stop.to_duration().saturating_sub(asked.start.to_duration());
-                self.client = Some(workload.send(at, to, lasts, self.data.as_deref(), record)?);
+                self.client =
+                    Some(workload.send(ClientSetup { at, to, lasts, data: self.data.as_deref(), record })?);
                 self.sent = elapsed;
             }
             return Ok(());

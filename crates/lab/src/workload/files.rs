@@ -6,16 +6,14 @@ use super::arrived::report_arrived;
 use super::nginx;
 use super::private_mount::mounted_path;
 use super::{
-    Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    ClientSetup, Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::spec::Flow;
 use crate::{Error, Netns};
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_CURL: &str = "apt-get install -y curl";
@@ -47,14 +45,8 @@ impl Workload for Files<'_> {
         Some(mounted_path(server.program()?, "data"))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        lasts: Duration,
-        data: Option<&Path>,
-        record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), lasts, data, record } = setup;
         let count = self.flow.connections.to_string();
         let seconds = format!("{:.3}", lasts.as_secs_f64());
         let data = data.ok_or_else(|| Error::spec("traffic", "there is no file to be sent"))?;

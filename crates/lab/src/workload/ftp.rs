@@ -8,8 +8,8 @@ use super::clients::{Clients, by_exit_code, transfers};
 use super::in_process::InProcess;
 use super::private_mount::{mounted_command, mounted_path};
 use super::{
-    End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    ClientSetup, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program, find};
 use crate::registry::Record;
@@ -17,7 +17,6 @@ use crate::spec::Flow;
 use crate::{Error, Netns};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_SERVER: &str = "apt-get install -y pure-ftpd";
@@ -67,14 +66,8 @@ impl Workload for Ftp<'_> {
         Some(mounted_path(server.program()?, "data"))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        lasts: Duration,
-        data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), lasts, data, .. } = setup;
         let data = data.ok_or_else(|| Error::spec("traffic", "there is no file to be sent"))?;
         let mut words = wrapper(self.flow, self.programs);
         let script = script(data, (to, control_port(port)), self.rate);
@@ -84,7 +77,6 @@ impl Workload for Ftp<'_> {
         InProcess::spawn(at, "sender of a file", move |end| {
             clients.transfer(&commands, end, by_exit_code("lftp"))
         })
-        .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError> {

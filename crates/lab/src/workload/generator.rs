@@ -4,7 +4,7 @@
 
 use super::in_process::{InProcess, exit_with};
 use super::probes::is_nothing;
-use super::{Connection, End, Interval, Report, ReportError, Workload};
+use super::{ClientSetup, Connection, End, Interval, Report, ReportError, Workload};
 use crate::process::Ended;
 use crate::registry::Record;
 use crate::rng::Rng;
@@ -13,7 +13,6 @@ use crate::{Error, Netns};
 use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,17 +68,10 @@ impl Workload for Generator<'_> {
         });
         let socket = socket.map_err(|e: io::Error| Error::kernel("binding a socket in", at.name(), e))?;
         InProcess::spawn(at, "receiver of generated datagrams", move |end| count(&socket, end))
-            .map(End::InProcess)
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        to: (Ipv4Addr, u16),
-        lasts: Duration,
-        _data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to, lasts, .. } = setup;
         let tos = u32::from(dscp(self.flow.class)) << 2;
         let socket = at.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -94,7 +86,6 @@ impl Workload for Generator<'_> {
         let periods = self.generating.periods(interface, lasts.as_secs_f64());
         let packet = self.generating.packet;
         InProcess::spawn(at, "congestion generator", move |end| generate(&socket, &periods, packet, end))
-            .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {

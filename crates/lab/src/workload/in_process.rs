@@ -1,5 +1,6 @@
 //! In-process ends of a flow: threads of the lab in the namespace of a host.
 
+use super::End;
 use crate::process::Ended;
 use crate::{Error, Netns};
 use std::io;
@@ -23,14 +24,14 @@ impl InProcess {
         at: &Netns,
         what: &'static str,
         work: impl FnOnce(&AtomicBool) -> Ended + Send + 'static,
-    ) -> Result<Self, Error> {
+    ) -> Result<End, Error> {
         let end = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&end);
         // A thread is in the namespace of the one that starts it.
         let started = at.run(move || thread::Builder::new().name("own".into()).spawn(move || work(&flag)));
         let thread =
             started.map_err(|e| Error::kernel("starting", format!("a {what} in {}", at.name()), e))?;
-        Ok(Self { what, namespace: at.name().to_owned(), end, thread: Some(thread) })
+        Ok(End::InProcess(Self { what, namespace: at.name().to_owned(), end, thread: Some(thread) }))
     }
 
     /// Exit status and output, if it has ended.

@@ -4,17 +4,14 @@
 //! retransmissions and MPTCP's duplicates do not count.
 
 use super::{
-    Connection, End, Interval, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
-    check_installed, check_wrapper, wrapper,
+    ClientSetup, Connection, End, Interval, Programs, Report, ReportError, START_TIMEOUT, Workload,
+    await_listening, check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::spec::{Flow, Job, UDP_HEADERS_BYTES, dscp};
 use crate::{Error, Netns};
 use serde::Deserialize;
-use std::net::Ipv4Addr;
-use std::path::Path;
-use std::time::Duration;
 
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
 
@@ -40,14 +37,8 @@ impl Workload for Iperf3<'_> {
         await_listening(server, (at, port), START_TIMEOUT, said).map(End::Program)
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        _lasts: Duration,
-        _data: Option<&Path>,
-        record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), record, .. } = setup;
         let flow = self.flow;
         let (to, port, seconds) = (to.to_string(), port.to_string(), flow.seconds().to_string());
         let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());

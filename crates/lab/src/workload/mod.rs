@@ -108,6 +108,20 @@ impl Default for Programs {
     }
 }
 
+/// The sending end of a flow, before its start.
+pub(crate) struct ClientSetup<'a> {
+    /// Its namespace.
+    pub(crate) at: &'a Netns,
+    /// Address and port of the listening end.
+    pub(crate) to: (Ipv4Addr, u16),
+    /// Time until the flow stops.
+    pub(crate) lasts: Duration,
+    /// [`Workload::data`], or a copy of it.
+    pub(crate) data: Option<&'a Path>,
+    /// Record of the run, for programs that are started.
+    pub(crate) record: &'a mut Record,
+}
+
 /// The two ends of what a flow does, as programs.
 pub(crate) trait Workload {
     /// Checks that everything it needs is installed.
@@ -126,16 +140,8 @@ pub(crate) trait Workload {
         None
     }
 
-    /// Starts the other side, which ends by itself when the flow does. `data` is [`Workload::data`], or a copy of
-    /// it; `lasts`, the time until the flow stops.
-    fn send(
-        &self,
-        at: &Netns,
-        to: (Ipv4Addr, u16),
-        lasts: Duration,
-        data: Option<&Path>,
-        record: &mut Record,
-    ) -> Result<End, Error>;
+    /// Starts the other side, which ends by itself when the flow does.
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error>;
 
     /// Report of the receiving side, from the output of the side that connected and the state of the other.
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError>;

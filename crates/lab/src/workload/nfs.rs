@@ -7,8 +7,8 @@ use super::clients::{Clients, transfers};
 use super::in_process::InProcess;
 use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
-    End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    ClientSetup, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program, find};
 use crate::registry::Record;
@@ -16,9 +16,7 @@ use crate::spec::Flow;
 use crate::{Error, Netns};
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 use vmcc_units::Bytes;
 
 const INSTALL_GANESHA: &str = "apt-get install -y nfs-ganesha-vfs";
@@ -52,14 +50,8 @@ impl Workload for Chunks<'_> {
         Some(mounted_path(server.program()?, "data"))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        lasts: Duration,
-        data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), lasts, data, .. } = setup;
         let data = data.ok_or_else(|| Error::spec("traffic", "there is no file to be read"))?;
         let wanted = fs::read(data).map_err(|e| Error::file("the file to be read", e))?;
         let url = format!("nfs://{to}/files/data?version=4&nfsport={port}");
@@ -70,7 +62,6 @@ impl Workload for Chunks<'_> {
         let commands = vec![words; self.flow.connections as usize];
         let judge = move |_, ended: &Ended| judge(ended, &wanted);
         InProcess::spawn(at, "readers of files", move |end| clients.transfer(&commands, end, judge))
-            .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {

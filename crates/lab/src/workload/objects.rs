@@ -7,17 +7,15 @@ use super::object_store::ObjectStore;
 use super::persistent_client::{self, fetch_persistent};
 use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
-    Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    ClientSetup, Connection, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::spec::{Flow, Transport};
 use crate::{Error, Netns};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use vmcc_scenario::model::ObjectProgram;
 use vmcc_units::{Bytes, Nanos};
 
@@ -85,14 +83,8 @@ impl Workload for Objects<'_> {
         Ok(End::Program(server))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        lasts: Duration,
-        _data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), lasts, .. } = setup;
         let plan = Plan {
             to: SocketAddr::from((to, port)),
             multipath: matches!(self.flow.transport, Transport::Mptcp { .. }),
@@ -106,7 +98,7 @@ impl Workload for Objects<'_> {
         let (kept, count) = (self.kept, self.flow.connections);
         let fetch =
             move |end: &_| if kept { fetch_persistent(plan, count, end) } else { fetch_all(plan, end) };
-        InProcess::spawn(at, "client that fetches objects", fetch).map(End::InProcess)
+        InProcess::spawn(at, "client that fetches objects", fetch)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {

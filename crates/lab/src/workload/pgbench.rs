@@ -5,7 +5,8 @@ use super::clients::Clients;
 use super::in_process::{InProcess, exit_with};
 use super::private_mount::{mounted_command, mounted_path};
 use super::{
-    End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_wrapper, wrapper,
+    ClientSetup, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_wrapper,
+    wrapper,
 };
 use crate::process::{Ended, Program, find};
 use crate::registry::Record;
@@ -13,7 +14,6 @@ use crate::spec::Flow;
 use crate::{Error, Netns};
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -71,14 +71,8 @@ impl Workload for Pgbench<'_> {
         Some(mounted_path(server.program()?, "log"))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        lasts: Duration,
-        data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), lasts, data, .. } = setup;
         let log = data.ok_or_else(|| Error::spec("traffic", "there is no place for pgbench's log"))?;
         let log = format!("--log-prefix={}", log.display());
         let pgbench = self.program("pgbench")?;
@@ -99,7 +93,6 @@ impl Workload for Pgbench<'_> {
             });
             exit_with(text, run.err())
         })
-        .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError> {

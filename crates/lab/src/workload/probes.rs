@@ -4,7 +4,7 @@
 //! processor counts as the path's: on a busy host some tenths of a millisecond.
 
 use super::in_process::{InProcess, exit_with};
-use super::{End, Report, ReportError, Request, Workload};
+use super::{ClientSetup, End, Report, ReportError, Request, Workload};
 use crate::process::Ended;
 use crate::registry::Record;
 use crate::rng::Rng;
@@ -13,7 +13,6 @@ use crate::{Error, Netns};
 use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_units::Bytes;
@@ -36,17 +35,11 @@ impl Workload for Probes<'_> {
         let (reply, tos) = (payload(self.probing.reply), self.tos());
         let socket = at.run(move || bound((Ipv4Addr::UNSPECIFIED, port), tos));
         let socket = socket.map_err(|e| Error::kernel("binding a socket in", at.name(), e))?;
-        InProcess::spawn(at, "answerer of probes", move |end| echo(&socket, reply, end)).map(End::InProcess)
+        InProcess::spawn(at, "answerer of probes", move |end| echo(&socket, reply, end))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        lasts: Duration,
-        _data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), lasts, .. } = setup;
         let tos = self.tos();
         let socket = at.run(move || {
             let socket = bound((Ipv4Addr::UNSPECIFIED, 0), tos)?;
@@ -56,7 +49,6 @@ impl Workload for Probes<'_> {
         let socket = socket.map_err(|e: io::Error| Error::kernel("connecting a socket in", at.name(), e))?;
         let probing = Probing { seed: self.probing.seed ^ u64::from(port), ..self.probing.clone() };
         InProcess::spawn(at, "sender of probes", move |end| ask(&socket, &probing, lasts, end))
-            .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {

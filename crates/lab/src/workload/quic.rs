@@ -1,7 +1,8 @@
 //! Multipath QUIC of the user-space transport: a program of ours at each end, which gives up root's rights before it opens a socket.
 
 use super::{
-    Connection, End, Interval, Programs, Report, ReportError, START_TIMEOUT, Workload, check_installed,
+    ClientSetup, Connection, End, Interval, Programs, Report, ReportError, START_TIMEOUT, Workload,
+    check_installed,
 };
 use crate::clock::micros;
 use crate::process::{Ended, Program};
@@ -16,8 +17,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, getppid, setgid, setgroups, setuid};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vmcc_metrics::observed::Closed;
@@ -95,14 +95,8 @@ impl Workload for Ends<'_> {
         Err(server.failed(format!("it does not listen after {} s", START_TIMEOUT.as_secs()), REMEDY))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        _lasts: Duration,
-        _data: Option<&Path>,
-        record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), record, .. } = setup;
         let own = at.run(|| Links::open()?.addresses());
         let own = own.map_err(|e| Error::kernel("listing the addresses of", at.name(), e))?;
         let local = |subnet: &usize| {

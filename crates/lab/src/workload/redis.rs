@@ -5,8 +5,8 @@ use super::clients::Clients;
 use super::http_client::{connect_to, is_late};
 use super::in_process::{InProcess, exit_with};
 use super::{
-    End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    ClientSetup, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
@@ -16,7 +16,6 @@ use crate::{Error, Netns};
 use socket2::Socket;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::time::Duration;
 use vmcc_units::Bytes;
 
@@ -63,14 +62,8 @@ impl Workload for Redis<'_> {
         Ok(End::Program(server))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        to: (Ipv4Addr, u16),
-        lasts: Duration,
-        _data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to, lasts, .. } = setup;
         let parts: Vec<(&str, u32, u64)> = self.parts();
         let commands: Vec<Vec<String>> = parts.iter().map(|part| self.command(to, *part)).collect();
         let wanted: Vec<u64> = parts.iter().map(|(_, _, requests)| *requests).collect();
@@ -96,7 +89,6 @@ impl Workload for Redis<'_> {
             }
             exit_with(text, None)
         })
-        .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {

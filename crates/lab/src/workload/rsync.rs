@@ -5,8 +5,8 @@ use super::clients::{Clients, by_exit_code, transfers};
 use super::in_process::InProcess;
 use super::private_mount::{SETTINGS, mounted_command, mounted_path};
 use super::{
-    End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    ClientSetup, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
@@ -14,7 +14,6 @@ use crate::spec::Flow;
 use crate::{Error, Netns};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_RSYNC: &str = "apt-get install -y rsync";
@@ -72,14 +71,8 @@ impl Workload for Rsync<'_> {
         Some(mounted_path(server.program()?, "data"))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        to: (Ipv4Addr, u16),
-        lasts: Duration,
-        data: Option<&Path>,
-        _record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to, lasts, data, .. } = setup;
         let data = data.ok_or_else(|| Error::spec("traffic", "there is no file to be sent"))?;
         let commands: Vec<Vec<String>> =
             (1..=self.flow.connections).map(|number| self.command(data, to, number)).collect();
@@ -87,7 +80,6 @@ impl Workload for Rsync<'_> {
         InProcess::spawn(at, "senders of files", move |end| {
             clients.transfer(&commands, end, by_exit_code("rsync"))
         })
-        .map(End::InProcess)
     }
 
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError> {

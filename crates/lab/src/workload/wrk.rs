@@ -5,16 +5,14 @@ use super::answers::Answers;
 use super::nginx;
 use super::private_mount::mounted_path;
 use super::{
-    End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening, check_installed,
-    check_wrapper, wrapper,
+    ClientSetup, End, Programs, Report, ReportError, START_TIMEOUT, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::spec::{Flow, Requests};
 use crate::{Error, Netns};
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 const INSTALL_WRK: &str = "apt-get install -y wrk";
 /// Prints what wrk has counted, then each latency in microseconds with its count.
@@ -55,14 +53,8 @@ impl Workload for Wrk<'_> {
         Some(mounted_path(server.program()?, "script"))
     }
 
-    fn send(
-        &self,
-        at: &Netns,
-        (to, port): (Ipv4Addr, u16),
-        lasts: Duration,
-        data: Option<&Path>,
-        record: &mut Record,
-    ) -> Result<End, Error> {
+    fn send(&self, setup: ClientSetup<'_>) -> Result<End, Error> {
+        let ClientSetup { at, to: (to, port), lasts, data, record } = setup;
         let script = data.ok_or_else(|| Error::spec("traffic", "there is no script for wrk"))?;
         let script = script.to_string_lossy().into_owned();
         let (count, seconds) = (self.flow.connections.to_string(), lasts.as_secs().max(1).to_string());

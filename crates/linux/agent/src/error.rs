@@ -75,7 +75,7 @@ pub enum Error {
     #[error("cannot wait for signals and changes: {0}")]
     Wait(#[source] io::Error),
     /// Nobody could ask the agent.
-    #[error("cannot make the socket that the agent is asked through: {0}")]
+    #[error("cannot create the control socket: {0}")]
     Socket(#[source] io::Error),
     /// The encoder refuses figures.
     #[error("figures cannot be written as Prometheus reads them: {0}")]

@@ -71,14 +71,6 @@ pub fn algorithm_checks() -> Vec<Check> {
         .collect()
 }
 
-/// Tests whether `algorithm` loads on this kernel; nothing is registered.
-///
-/// # Errors
-/// The last lines of the kernel's verifier, or what it lacks.
-pub fn algorithm_loads(algorithm: Algorithm) -> Result<(), crate::LoadError> {
-    load::try_load(algorithm)
-}
-
 fn root() -> Answer {
     require_root().map_err(|_| problem("not root", BE_ROOT))
 }

@@ -1,6 +1,6 @@
 //! Runs recorded events through the BPF build of an algorithm, without a socket.
 //!
-//! The comparison of the two builds of the same C: what [`Replayer::begin`] and [`Replayer::step`] leave must equal,
+//! The comparison of the two builds of the same C: what [`Replayer::run`] leaves must equal,
 //! bit for bit, what [`Algorithm::begin`] and [`Algorithm::step`] leave. Needs the privilege to load BPF.
 
 use crate::bench::Statistics;
@@ -48,35 +48,7 @@ impl Replayer {
         Ok(Self { object, step })
     }
 
-    /// As [`Algorithm::begin`].
-    ///
-    /// # Errors
-    /// The kernel refuses to run the program.
-    pub fn begin(
-        &self,
-        event: &Event,
-        host: &mut Host,
-        group: Option<&Group>,
-        params: &Params,
-    ) -> Result<(), ControlError> {
-        self.run(true, event, host, group, params)
-    }
-
-    /// As [`Algorithm::step`].
-    ///
-    /// # Errors
-    /// The kernel refuses to run the program.
-    pub fn step(
-        &self,
-        event: &Event,
-        host: &mut Host,
-        group: Option<&Group>,
-        params: &Params,
-    ) -> Result<(), ControlError> {
-        self.run(false, event, host, group, params)
-    }
-
-    /// Mean run time of [`Replayer::step`] over `calls` calls with the same event, in nanoseconds: the kernel's BPF
+    /// Mean run time of a step over `calls` calls with the same event, in nanoseconds: the kernel's BPF
     /// statistics, with their own part in it ([`Statistics::overhead_ns`]).
     ///
     /// # Errors
@@ -106,7 +78,11 @@ impl Replayer {
         Ok(info.map_or(0, |info| info.run_time_ns))
     }
 
-    fn run(
+    /// As [`Algorithm::begin`] if `begin`, else as [`Algorithm::step`].
+    ///
+    /// # Errors
+    /// The kernel refuses to run the program.
+    pub fn run(
         &self,
         begin: bool,
         event: &Event,

@@ -33,7 +33,7 @@ pub enum RelayNameError {
     #[error("it is no relay; write turn:USER@HOST or turn:USER@HOST:PORT")]
     Form,
     /// TURN over TLS or TCP.
-    #[error("relays are asked over UDP; write turn:USER@HOST, without turns: and ?transport=")]
+    #[error("relays are reached over UDP; write turn:USER@HOST, without turns: and ?transport=")]
     Transport,
     /// A secret was written down with it.
     #[error(

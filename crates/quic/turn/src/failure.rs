@@ -16,7 +16,7 @@ pub enum Failure {
     #[error("it relays nothing to {0} (403); its operator decides about that")]
     Forbidden(String),
     /// 437.
-    #[error("it does not know this allocation any more (437), as after a restart; it is asked for another")]
+    #[error("it does not know this allocation any more (437), as after a restart; another one is requested")]
     Lost,
     /// 440.
     #[error("it has no addresses of that family (440); choose an address of the other one with --remote")]

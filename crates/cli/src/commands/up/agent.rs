@@ -30,7 +30,7 @@ pub(crate) fn agent(file: &Path, ui: &Ui) -> Result<Exit, Failure> {
     })
 }
 
-/// Message about the end of the agent, for people; `left`: number of values that somebody else has changed; `kept`: number of
+/// Message about the end of the agent, for people; `left`: number of values that another program has changed; `kept`: number of
 /// endpoints that connections depend on.
 fn text(ended: Ended, left: usize, kept: usize) -> String {
     match (ended, left, kept) {
@@ -42,7 +42,7 @@ fn text(ended: Ended, left: usize, kept: usize) -> String {
         }
         (_, 0, 0) => "ended; everything is as before".to_owned(),
         (_, some, 0) => {
-            format!("ended; everything is as before, but for {some} values that somebody else changed")
+            format!("ended; everything is as before, but for {some} values that another program changed")
         }
         (_, left, kept) => format!(
             "ended; everything is as before, but for {kept} endpoints that connections use and {left} values that somebody else \

@@ -283,7 +283,7 @@ fn root_values_set_by_others_are_kept() {
     agent.hears("read again");
     let text = agent.heard();
     assert!(
-        text.contains("host: MPTCP endpoint 10.9.0.1: somebody else has set it: subflow dev 0"),
+        text.contains("host: MPTCP endpoint 10.9.0.1: another program has set it: subflow dev 0"),
         "{text}"
     );
     // Whatever announces a change while it runs, it would set its values again.
@@ -311,7 +311,7 @@ fn root_values_changed_by_others_are_reconciled() {
         &host.file("[agent]\ninterval = '1s'\n[host]\nnotsent_lowat = '4096B'"),
     );
     host.namespace.sysctl("ipv4/tcp_notsent_lowat", "777");
-    let line = agent.hears("after somebody changed it");
+    let line = agent.hears("after another program changed it");
     assert!(line.contains("net/ipv4/tcp_notsent_lowat") && line.contains("777 -> 4096"), "{line}");
     assert_eq!(sysctl(&host.namespace, "ipv4.tcp_notsent_lowat").trim(), "4096");
 }

@@ -175,7 +175,7 @@ fn root_endpoint_removed_repeatedly_is_one_warning() {
     let is_there = || endpoints(&pair.server).contains("10.9.1.1");
     let remove = || run(&format!("ip -n {} mptcp endpoint flush", pair.server));
     remove();
-    let line = agent.hears("again, after somebody changed it");
+    let line = agent.hears("again, after another program changed it");
     assert!(line.contains("MPTCP endpoint 10.9.1.1 set again"), "{line}");
     // Set again at once, then after 20 s.
     for _ in 0..2 {
@@ -190,7 +190,7 @@ fn root_endpoint_removed_repeatedly_is_one_warning() {
     agent.hears("read again");
     let heard = agent.heard();
     assert_eq!(
-        (heard.matches("after somebody changed it").count(), heard.matches("again and again").count()),
+        (heard.matches("after another program changed it").count(), heard.matches("again and again").count()),
         (1, 1),
         "{heard}"
     );

@@ -235,7 +235,7 @@ fn root_endpoint_that_another_program_replaces_is_one_warning() {
         agent.hears("read again");
     }
     let heard = agent.heard();
-    assert!(heard.matches("somebody else has set it").count() <= 2, "said, and no longer: {heard}");
+    assert!(heard.matches("another program has set it").count() <= 2, "said, and no longer: {heard}");
     assert_eq!(heard.matches("changes it again and again").count(), 1, "{heard}");
 }
 
@@ -250,7 +250,7 @@ fn root_backup_flag_that_another_program_sets_is_its_change() {
         agent.hears("read again");
     }
     let heard = agent.heard();
-    assert_eq!(heard.matches("set again, after somebody changed it").count(), 1, "{heard}");
+    assert_eq!(heard.matches("set again, after another program changed it").count(), 1, "{heard}");
     assert_eq!(heard.matches("changes it again and again").count(), 1, "{heard}");
 }
 

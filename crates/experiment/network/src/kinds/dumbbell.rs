@@ -7,7 +7,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_access_buffer, default_buffer, numbered, times};
 use crate::check::{self, Check};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, PathId, Queue, Reverse, RoutePair, Routes,
+    Builder, Draw, HostId, LinkId, LinkSettings, Loss, Marking, Network, PathId, Queue, Reverse, RoutePair,
+    Routes,
 };
 
 /// Hosts `left0`, `left1`, ... and `right0`, `right1`, ... across one link, `bottleneck`.
@@ -126,13 +127,7 @@ struct Across {
 }
 
 impl Routes for Across {
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        _count: usize,
-        _draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair> {
+    fn between(&self, from: HostId, to: HostId, _count: usize, _draw: Draw<'_>) -> Vec<RoutePair> {
         let (up, down) = (self.ports[from.index()], self.ports[to.index()]);
         let is_left = |host: HostId| host.index() < self.left;
         let (first, second) = if is_left(from) { (self.there, self.back) } else { (self.back, self.there) };

@@ -12,8 +12,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, numbered, times};
 use crate::check::{Check, require};
 use crate::{
-    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PortId, Queue, Reroute,
-    RoutePair, Routes,
+    Area, Areas, Builder, Draw, HostId, IsDown, LinkId, LinkSettings, Marking, Network, NodeId, PortId,
+    Queue, Reroute, RoutePair, Routes,
 };
 
 /// The k-ary fat tree (Al-Fares et al., SIGCOMM 2008): k^3/4 hosts `h0`, `h1`, ...; flows are spread by ECMP.
@@ -245,13 +245,7 @@ impl Tree {
 
 impl Routes for Tree {
     /// By independent choices, as ECMP's of that many flows; acknowledgments have choices of their own.
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        count: usize,
-        draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair> {
+    fn between(&self, from: HostId, to: HostId, count: usize, draw: Draw<'_>) -> Vec<RoutePair> {
         let mut one = |_| {
             let (there, back) = (draw(), draw());
             RoutePair { path: None, forward: self.path(from, to, there), reverse: self.path(to, from, back) }
@@ -259,13 +253,7 @@ impl Routes for Tree {
         (0..count).map(&mut one).collect()
     }
 
-    fn avoiding(
-        &self,
-        from: HostId,
-        to: HostId,
-        is_down: &dyn Fn(LinkId) -> bool,
-        draw: &mut dyn FnMut() -> u32,
-    ) -> Option<Vec<LinkId>> {
+    fn avoiding(&self, from: HostId, to: HostId, is_down: IsDown<'_>, draw: Draw<'_>) -> Option<Vec<LinkId>> {
         let paths = (0..self.paths(from, to)).map(|path| self.path(from, to, path));
         let mut live: Vec<_> = paths.filter(|links| !links.iter().any(|link| is_down(*link))).collect();
         let chosen = draw() as usize % live.len().max(1);

@@ -9,8 +9,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, path_name};
 use crate::check::{self, Check, Fault, MAX_COUNT, fault, require};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Reroute, Reverse,
-    RoutePair, RouteTable, Routes,
+    Builder, Draw, HostId, IsDown, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Reroute,
+    Reverse, RoutePair, RouteTable, Routes,
 };
 
 /// Routing of a graph's packets.
@@ -386,13 +386,7 @@ impl Joined {
 }
 
 impl Routes for Joined {
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        count: usize,
-        draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair> {
+    fn between(&self, from: HostId, to: HostId, count: usize, draw: Draw<'_>) -> Vec<RoutePair> {
         let (from, to) = (NodeId(from.0), NodeId(to.0));
         let (forth, back) = (self.distances(to, &|_| false), self.distances(from, &|_| false));
         let mut one = |_| RoutePair {
@@ -404,13 +398,7 @@ impl Routes for Joined {
         (0..count).map(&mut one).filter(whole).collect()
     }
 
-    fn avoiding(
-        &self,
-        from: HostId,
-        to: HostId,
-        is_down: &dyn Fn(LinkId) -> bool,
-        draw: &mut dyn FnMut() -> u32,
-    ) -> Option<Vec<LinkId>> {
+    fn avoiding(&self, from: HostId, to: HostId, is_down: IsDown<'_>, draw: Draw<'_>) -> Option<Vec<LinkId>> {
         let (from, to) = (NodeId(from.0), NodeId(to.0));
         let links = self.walk(from, &self.distances(to, is_down), is_down, draw);
         (!links.is_empty()).then_some(links)

@@ -8,8 +8,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, numbered, times};
 use crate::check::{self, Check};
 use crate::{
-    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, Queue, Reroute, RoutePair,
-    Routes,
+    Area, Areas, Builder, Draw, HostId, IsDown, LinkId, LinkSettings, Marking, Network, NodeId, Queue,
+    Reroute, RoutePair, Routes,
 };
 
 /// Hosts `h0`, `h1`, ..., leaf by leaf, and switches `leaf0`, ..., `spine0`, ...; flows are spread over the spines by
@@ -161,13 +161,7 @@ impl Clos {
 
 impl Routes for Clos {
     /// By independent hashes; acknowledgments have hashes of their own.
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        count: usize,
-        draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair> {
+    fn between(&self, from: HostId, to: HostId, count: usize, draw: Draw<'_>) -> Vec<RoutePair> {
         let mut one = |_| {
             let (there, back) = (draw(), draw());
             RoutePair { path: None, forward: self.one(from, to, there), reverse: self.one(to, from, back) }
@@ -175,13 +169,7 @@ impl Routes for Clos {
         (0..count).map(&mut one).collect()
     }
 
-    fn avoiding(
-        &self,
-        from: HostId,
-        to: HostId,
-        is_down: &dyn Fn(LinkId) -> bool,
-        draw: &mut dyn FnMut() -> u32,
-    ) -> Option<Vec<LinkId>> {
+    fn avoiding(&self, from: HostId, to: HostId, is_down: IsDown<'_>, draw: Draw<'_>) -> Option<Vec<LinkId>> {
         let spines = self.fabric.first().map_or(0, Vec::len);
         let routes = (0..spines).map(|spine| self.one(from, to, spine as u32));
         let mut live: Vec<_> = routes.filter(|links| !links.iter().any(|link| is_down(*link))).collect();

@@ -7,7 +7,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, numbered, path_name, rate_times, times};
 use crate::check::{self, Check, fault, require};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PathId, PortId, Queue, RoutePair, Routes,
+    Builder, Draw, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PathId, PortId, Queue, RoutePair,
+    Routes,
 };
 
 /// Servers `p0s0`, ... (pod 0) and `p1s0`, ... (pod 1), each with NICs to different switches of its pod
@@ -208,13 +209,7 @@ impl Pods {
 }
 
 impl Routes for Pods {
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        _count: usize,
-        _draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair> {
+    fn between(&self, from: HostId, to: HostId, _count: usize, _draw: Draw<'_>) -> Vec<RoutePair> {
         let (from, to) = (from.index(), to.index());
         let pair = |nic: u32| RoutePair {
             path: Some(PathId(nic)),

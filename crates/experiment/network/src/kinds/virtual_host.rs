@@ -13,8 +13,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_access_buffer, default_buffer, numbered, path_name, rate_times, times};
 use crate::check::{self, Check, MIN_RATE, require};
 use crate::{
-    Builder, Discipline, Guarantee, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, PathId,
-    Queue, RoutePair, Routes,
+    Builder, Discipline, Draw, Guarantee, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId,
+    PathId, Queue, RoutePair, Routes,
 };
 
 /// Rate of a port that only passes packets on, in multiples of a NIC's.
@@ -343,13 +343,7 @@ fn path_of(nic: usize) -> PathId {
 }
 
 impl Routes for Vms {
-    fn between(
-        &self,
-        from: HostId,
-        to: HostId,
-        _count: usize,
-        _draw: &mut dyn FnMut() -> u32,
-    ) -> Vec<RoutePair> {
+    fn between(&self, from: HostId, to: HostId, _count: usize, _draw: Draw<'_>) -> Vec<RoutePair> {
         let (from, to, vms) = (from.index(), to.index(), self.vnics.len());
         let vnics = || self.nic_of_vnic.iter().copied().enumerate();
         match (from < vms, to < vms) {

@@ -155,8 +155,8 @@ fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
         }
     }
     let (from, to) = scenario.endpoints(entry);
-    require(!from.is_empty(), &format!("{path}.from"), "nobody sends")?;
-    require(!to.is_empty(), &format!("{path}.to"), "nobody receives")?;
+    require(!from.is_empty(), &format!("{path}.from"), "no host sends")?;
+    require(!to.is_empty(), &format!("{path}.to"), "no host receives")?;
     let alone = from.len() == 1 && to == from;
     require(!alone, &format!("{path}.to"), "a host does not send to itself")?;
     if entry.common.pairing == Pairing::Permutation {

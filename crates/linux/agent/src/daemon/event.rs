@@ -128,7 +128,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Set { place, what, from, to, again } => {
-                let again = if *again { " again, after somebody changed it" } else { "" };
+                let again = if *again { " again, after another program changed it" } else { "" };
                 write!(f, "{place}: {what} set{again}: {} -> {to}", or_nothing(from.as_ref()))
             }
             Self::Announced { place, what } => {
@@ -140,7 +140,7 @@ impl fmt::Display for Event {
             }
             Self::LeftAlone { place, what, found, before } => write!(
                 f,
-                "{place}: {what} was changed by somebody else to {} and is left alone; it was {} before vmcc",
+                "{place}: {what} was changed by another program to {} and is left alone; it was {} before vmcc",
                 or_nothing(found.as_ref()),
                 or_nothing(before.as_ref())
             ),

@@ -185,7 +185,7 @@ impl<'a> Reconciler<'a> {
         settings: &Settings,
         ports: Desired,
     ) -> Result<(), ResourceError> {
-        let watched = |source| ResourceError::Netlink { action: "be told of changed addresses", source };
+        let watched = |source| ResourceError::Netlink { action: "subscribe to address changes", source };
         if let Entry::Vacant(vacant) = self.state.watches.entry((place.cookie, Watch::Addresses)) {
             vacant.insert(Changes::open().map_err(watched)?);
         }

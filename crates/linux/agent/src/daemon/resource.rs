@@ -107,7 +107,7 @@ pub(crate) enum ResourceError {
     IdTaken { id: u8 },
     #[error("it is {now} now, and still served; rename it back, or name it so in the file")]
     Renamed { now: String },
-    #[error("somebody else has set it: {found}; it is left alone")]
+    #[error("another program has set it: {found}; it is left alone")]
     SomebodyElse { found: String },
     #[error("the kernel made `{found}` of `{desired}`; write that in the file")]
     Changed { desired: String, found: String },

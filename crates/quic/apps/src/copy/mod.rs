@@ -156,7 +156,7 @@ pub enum CopyError {
     )]
     NoHello,
     /// The client did not connect.
-    #[error("nobody connected within a minute; check that UDP (or TCP, with --carrier) reaches this host")]
+    #[error("no client connected within a minute; check that UDP (or TCP, with --carrier) reaches this host")]
     NobodyCame,
     /// The client is heard no more.
     #[error("`vmcc cp` and its ssh are gone; what arrived stays, and the same command goes on there")]

@@ -217,7 +217,7 @@ impl PartialFile {
             ensure_absent(&self.target)?;
         }
         if !is_same_file(&self.path, &self.file).map_err(|error| Refusal::system(&self.target, &error))? {
-            return Err(self.changed("what arrived was replaced by somebody"));
+            return Err(self.changed("the received data were replaced by another program"));
         }
         rename_into_place(&self.path, &self.target, options.force)?;
         self.done = true;
@@ -300,7 +300,8 @@ fn rename_into_place(part: &Path, target: &Path, replace: bool) -> Result<(), Re
     let named = if replace { fs::rename(part, target) } else { rename_noreplace(part, target) };
     named.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            let text = format!("{}: somebody has just made it; --force replaces it", target.display());
+            let text =
+                format!("{}: another program has just created it; --force replaces it", target.display());
             Refusal::new(Reason::Exists, text)
         }
         _ => Refusal::system(target, &error),

@@ -157,7 +157,10 @@ async fn file(
     wire::write(to, &Reply::Have { len, sha256 }).await?;
     let Start { offset } = wire::read(from).await?;
     if offset != 0 && offset != len {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the sender begins where nobody asked it to"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the sender begins at an offset that was not requested",
+        ));
     }
     let _buffer = receiver.flow.buffer(size - offset).await;
     receiver.progress.begin(&name_of(item));

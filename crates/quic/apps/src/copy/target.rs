@@ -141,7 +141,7 @@ impl Target {
             return Ok(());
         }
         if !self.options.recursive {
-            let text = format!("{}: nobody asked for a folder", path.display());
+            let text = format!("{}: a folder was not requested", path.display());
             return Err(Refusal::new(Reason::BadTarget, text));
         }
         match origin {

@@ -53,8 +53,8 @@ impl Tree {
     /// Lists a source. The depth is limited by the system's paths alone, and not by the stack.
     fn add(&mut self, source: &Path, root: usize, options: Options) {
         let (mut below, mut above) = (Vec::new(), BTreeSet::new());
-        let mut levels: Vec<Level> =
-            self.visit(source.to_owned(), root, &below, &mut above, options).into_iter().collect();
+        let visited = self.visit(source.to_owned(), root, &below, &mut above, options);
+        let mut levels: Vec<Level> = self.level(visited).into_iter().collect();
         while let Some(level) = levels.last_mut() {
             let Some(name) = level.names.next() else {
                 above.remove(&level.id);
@@ -64,30 +64,23 @@ impl Tree {
             };
             let path = level.path.join(&name);
             below.push(name.into_vec());
-            match self.visit(path, root, &below, &mut above, options) {
+            let visited = self.visit(path, root, &below, &mut above, options);
+            match self.level(visited) {
                 Some(level) => levels.push(level),
                 None => drop(below.pop()),
             }
         }
     }
 
-    /// Adds what is at a path, or why it cannot be; its content, if it is a folder.
-    fn visit(
-        &mut self,
-        path: PathBuf,
-        root: usize,
-        below: &[Vec<u8>],
-        above: &mut BTreeSet<(u64, u64)>,
-        options: Options,
-    ) -> Option<Level> {
-        self.try_visit(path, root, below, above, options).unwrap_or_else(|refusal| {
-            self.refusals.push(refusal);
-            None
-        })
+    /// A folder to descend into; the cause of a refusal is kept.
+    fn level(&mut self, visited: Result<Option<Level>, Refusal>) -> Option<Level> {
+        visited.map_err(|refusal| self.refusals.push(refusal)).ok().flatten()
     }
 
+    /// Adds the file at a path; its content, if it is a folder.
+    ///
     /// Links are followed, as scp does: nothing that arrives can lead anywhere else.
-    fn try_visit(
+    fn visit(
         &mut self,
         path: PathBuf,
         root: usize,

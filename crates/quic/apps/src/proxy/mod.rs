@@ -68,7 +68,7 @@ pub enum Event {
 #[non_exhaustive]
 pub enum ProxyError {
     /// It would serve anybody.
-    #[error("{0}: nobody is authenticated, so it may be reached through the loopback only")]
+    #[error("{0}: clients are not authenticated, so only the loopback may reach it")]
     Open(SocketAddr),
     /// Nobody is trusted.
     #[error("no server is trusted")]

@@ -154,22 +154,11 @@ impl Log {
     }
 
     fn event(&mut self, now: Time, path: Option<PathId>, name: &str, data: impl FnOnce(&mut Fields<'_>)) {
-        self.event_with(now, path, name, |_| {}, data);
-    }
-
-    /// The same, with fields beside the data.
-    fn event_with(
-        &mut self,
-        now: Time,
-        path: Option<PathId>,
-        name: &str,
-        beside: impl FnOnce(&mut Fields<'_>),
-        data: impl FnOnce(&mut Fields<'_>),
-    ) {
         self.admit(now);
-        self.put(now, path, name, beside, data);
+        self.put(now, path, name, |_| {}, data);
     }
 
+    /// Writes an event, with fields beside its data.
     fn put(
         &mut self,
         now: Time,
@@ -236,7 +225,8 @@ impl Log {
         };
         let beside = |event: &mut Fields<'_>| bits.into_iter().for_each(|bits| event.text("ecn", bits));
         let data = |data: &mut Fields<'_>| put_packet(data, packet);
-        self.event_with(now, Some(packet.path), "quic:packet_received", beside, data);
+        self.admit(now);
+        self.put(now, Some(packet.path), "quic:packet_received", beside, data);
     }
 
     pub(crate) fn lost(&mut self, now: Time, path: PathId, lost: &Lost) {

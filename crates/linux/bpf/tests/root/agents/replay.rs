@@ -141,10 +141,10 @@ fn compare(algorithm: Algorithm, seed: u64) {
         let (mut native, mut kernel) = (trace.hosts[path], trace.hosts[path]);
         if step % 1000 < paths as u32 {
             algorithm.begin(&event, &mut native, group, &params);
-            bpf.begin(&event, &mut kernel, group, &params).unwrap();
+            bpf.run(true, &event, &mut kernel, group, &params).unwrap();
         } else {
             algorithm.step(&event, &mut native, group, &params);
-            bpf.step(&event, &mut kernel, group, &params).unwrap();
+            bpf.run(false, &event, &mut kernel, group, &params).unwrap();
         }
         assert_eq!(native, kernel, "{algorithm}, seed {seed}, step {step}, {event:?}");
         trace.group.publish(path, native.slot(event.srtt_8us));
