@@ -42,6 +42,7 @@ mod error;
 pub mod hosts;
 pub mod net;
 pub mod packet;
+mod plmt;
 mod probe;
 mod quic;
 pub mod rng;

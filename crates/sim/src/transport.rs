@@ -7,18 +7,20 @@
 //!
 //! To add one: CONTRIBUTING, "Adding a transport".
 
+use rand_xoshiro::rand_core::Rng;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_metrics::observed::{Moment, Observed};
 use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Scheduler as Chosen, SubflowEvent};
 
-use crate::build::{Fabric, NamedPath, span};
+use crate::build::{Fabric, NamedPath, RoutePair, span};
 use crate::engine::Ctx;
 use crate::error::SimError;
 use crate::packet::RouteId;
 use crate::rng::Streams;
 use crate::time::{Span, Time};
+use crate::traffic::Planned;
 
 /// Inputs for making endpoints of a kind.
 pub(crate) struct BuildContext<'a> {
@@ -36,6 +38,23 @@ pub(crate) struct BuildContext<'a> {
 }
 
 impl BuildContext<'_> {
+    /// The routes of a connection in user space, one per path: as many as its entry or the hosts have.
+    pub(crate) fn route_pairs(&self, planned: &Planned) -> Result<Vec<RoutePair>, SimError> {
+        let common = &self.scenario.traffic[planned.traffic].common;
+        let count = common.subflows.or(self.scenario.host.subflows);
+        let allowed = common.path.as_ref().map(|path| path.0.as_slice());
+        let mut ecmp = self.streams.stream(&format!("{}/ecmp", planned.stream));
+        Ok(self.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?)
+    }
+
+    /// Everything random of a connection's end.
+    pub(crate) fn seed(&self, planned: &Planned, end: &str) -> [u8; 32] {
+        let mut stream = self.streams.stream(&format!("{}/{end}", planned.stream));
+        let mut seed = [0; 32];
+        stream.fill_bytes(&mut seed);
+        seed
+    }
+
     /// An algorithm of the registry, with what the scenario sets of it.
     pub(crate) fn algorithm(&mut self, name: &str) -> Result<(Algorithm, Params), SimError> {
         let found = Algorithm::by_name(name).map_err(|e| SimError::Algorithm(e.to_string()))?;

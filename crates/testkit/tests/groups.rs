@@ -13,7 +13,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("quic", &["base", "cc", "quic"]),
     ("linux", &["base", "cc", "linux"]),
     ("experiment", &["base", "cc", "experiment"]),
-    ("sim", &["base", "cc", "quic", "experiment"]),
+    ("sim", &["base", "cc", "tcp", "quic", "experiment"]),
     ("lab", &["base", "cc", "quic", "linux", "experiment"]),
     ("cli", &["base", "cc", "quic", "linux", "experiment", "sim", "lab"]),
     ("testkit", &["base", "linux"]),

@@ -67,6 +67,13 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
     for (traffic, label) in scenario.traffic.iter().zip(Traffic::labels(&scenario.traffic)) {
         let key = |key: &str| format!("traffic.{label}.{key}");
         job(scenario, traffic, &key)?;
+        if traffic.protocol(&scenario.host) == Protocol::Plmt && traffic.kind.has_connections() {
+            let possible = "\"mptcp\", \"tcp\" and \"quic\" are possible";
+            return refuse(
+                key("protocol"),
+                format!("sessions over TCP carriers run on the simulator alone; {possible}"),
+            );
+        }
         let of_several = is_multipath(scenario, traffic) || quic::is_quic(scenario, traffic);
         let several = subflows(scenario, traffic).filter(|_| of_several);
         let count = several.unwrap_or(1);

@@ -19,6 +19,7 @@ pub(crate) mod kind {
     pub(crate) const DATAGRAM: u8 = 1;
     pub(crate) const PROBE: u8 = 2;
     pub(crate) const QUIC: u8 = 3;
+    pub(crate) const PLMT: u8 = 4;
 }
 
 /// All endpoints of one kind in one shard.

@@ -3,7 +3,7 @@
 
 use crate::engine::TimerId;
 
-const INDEX_BITS: u32 = 25;
+const INDEX_BITS: u32 = 24;
 /// Most owners of one purpose in one shard.
 pub(crate) const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
 
@@ -19,7 +19,11 @@ impl Purpose {
     pub(crate) const DATAGRAM: Purpose = Purpose(7);
     pub(crate) const PROBE: Purpose = Purpose(8);
     pub(crate) const QUIC: Purpose = Purpose(9);
-    const MAX: u32 = 15;
+    /// Sessions over TCP carriers.
+    pub(crate) const PLMT: Purpose = Purpose(10);
+    /// The first of six, those of the carriers' TCP.
+    pub(crate) const PLMT_TCP: Purpose = Purpose(11);
+    const MAX: u32 = 31;
 
     #[inline]
     pub(crate) fn id(self, index: u32) -> TimerId {

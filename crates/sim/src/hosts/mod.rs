@@ -11,6 +11,7 @@ use crate::datagram::{self, Datagrams};
 use crate::endpoint::{Purpose, Table, Wire, kind};
 use crate::engine::{Ctx, Endpoints, Timer, TimerId};
 use crate::packet::{Packet, Sack};
+use crate::plmt::{self, Sessions};
 use crate::probe::{self, Probes};
 use crate::quic::{self, QuicEnds};
 use crate::tcp::{self, Connections};
@@ -18,7 +19,8 @@ use crate::time::Time;
 use crate::transport::BuildEndpoints;
 
 /// The kinds of endpoints, in the order in which a run asks them.
-pub(crate) const KINDS: [BuildEndpoints<Hosts>; 4] = [tcp::make, datagram::make, probe::make, quic::make];
+pub(crate) const KINDS: [BuildEndpoints<Hosts>; 5] =
+    [tcp::make, datagram::make, probe::make, quic::make, plmt::make];
 
 /// The endpoints of one shard.
 #[derive(Debug, Default)]
@@ -27,6 +29,7 @@ pub struct Hosts {
     datagrams: Datagrams,
     probes: Probes,
     quic: QuicEnds,
+    plmt: Sessions,
     /// Those that are descheduled during the run, by node.
     vcpus: Vec<Vcpu>,
 }
@@ -48,7 +51,7 @@ macro_rules! tables {
     )*};
 }
 
-tables!(tcp: Connections, datagrams: Datagrams, probes: Probes, quic: QuicEnds);
+tables!(tcp: Connections, datagrams: Datagrams, probes: Probes, quic: QuicEnds, plmt: Sessions);
 
 /// Calls the table of a packet's kind, or of a timer's purpose.
 macro_rules! with_table {
@@ -64,6 +67,10 @@ macro_rules! with_table {
             }
             kind::QUIC => {
                 let $table = &mut $hosts.quic;
+                $call
+            }
+            kind::PLMT => {
+                let $table = &mut $hosts.plmt;
                 $call
             }
             _ => {
@@ -84,6 +91,10 @@ macro_rules! with_table {
             }
             Purpose::QUIC => {
                 let $table = &mut $hosts.quic;
+                $call
+            }
+            purpose if purpose >= Purpose::PLMT => {
+                let $table = &mut $hosts.plmt;
                 $call
             }
             _ => {
@@ -122,6 +133,7 @@ impl Hosts {
         self.datagrams.start(wire);
         self.probes.start(wire);
         self.quic.start(wire);
+        self.plmt.start(wire);
     }
 
     /// A packet for one of this shard's endpoints. Never a function of its own: only what a table does with a packet is worth a call.
@@ -195,7 +207,7 @@ impl Hosts {
     /// Keeps the deadline, so that what is handled before it at resumption may still move or cancel it.
     fn defer_timer(&mut self, now: Time, host: Option<u32>, id: TimerId) -> bool {
         let Some(vcpu) = self.descheduled_vcpu(host) else { return false };
-        vcpu.expire(id, tcp::runs_in_softirq(id));
+        vcpu.expire(id, runs_in_softirq(id));
         if let Some((_, timer)) = self.owner(id) {
             timer.deadline = now;
         }
@@ -236,6 +248,11 @@ impl Hosts {
             self.fire(wire, id);
         }
     }
+}
+
+/// True if Linux runs this timer in its TIMER softirq, before waiting packets.
+fn runs_in_softirq(id: TimerId) -> bool {
+    tcp::runs_in_softirq(id) || plmt::runs_in_softirq(id)
 }
 
 impl Endpoints for Hosts {

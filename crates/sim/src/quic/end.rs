@@ -20,6 +20,7 @@ use crate::engine::Timer;
 use crate::packet::{Packet, RouteId};
 use crate::rtts::RttGroups;
 use crate::time::{Span, Time};
+use crate::traffic::{Delivered, Writer};
 use crate::transport::MAX_REDUCTIONS;
 
 /// The first of the addresses' bytes.
@@ -50,8 +51,8 @@ pub(super) struct Spec {
 /// Application of an end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum App {
-    /// Sends so much, or until it stops.
-    Sends(Option<u64>),
+    /// Writes into its stream.
+    Sends(Writer),
     /// Reads everything.
     Reads,
 }
@@ -85,18 +86,6 @@ pub(super) struct Sample {
     pub(super) acked: u64,
 }
 
-/// Delivery to the reading end.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Delivered {
-    pub(super) bytes: u64,
-    /// Arrival time of the last of them.
-    pub(super) at: Time,
-    /// The end of the stream has come.
-    pub(super) complete: Time,
-    /// The longest time between two deliveries.
-    pub(super) stalled: Span,
-}
-
 pub(super) struct End {
     spec: Spec,
     app: App,
@@ -106,8 +95,6 @@ pub(super) struct End {
     engine: Option<Endpoint>,
     connection: Option<Handle>,
     stream: Option<u64>,
-    /// Still to be written.
-    left: u64,
     /// Ways that were asked for.
     asked: usize,
     pub(super) timer: Timer,
@@ -149,12 +136,6 @@ fn server(config: &Arc<Config>) -> Server {
 impl End {
     pub(super) fn new(spec: Spec, app: App) -> End {
         let serves = matches!(app, App::Reads).then(|| server(&spec.config));
-        let left = match app {
-            App::Sends(Some(bytes)) => bytes,
-            App::Sends(None) => u64::MAX,
-            App::Reads => 0,
-        };
-        let none = Delivered { bytes: 0, at: Time::NEVER, complete: Time::NEVER, stalled: Span::ZERO };
         End {
             engine: Some(Endpoint::new(serves, spec.seed)),
             seen: vec![Seen::default(); spec.routes.len()],
@@ -163,13 +144,12 @@ impl End {
             index: 0,
             connection: None,
             stream: None,
-            left,
             asked: 1,
             timer: Timer::new(),
             next_sample: Time::ZERO,
             established: false,
             samples: Vec::new(),
-            delivered: none,
+            delivered: Delivered::NOTHING,
             buffer: Vec::new(),
             out: Vec::new(),
         }
@@ -280,6 +260,9 @@ impl End {
         match event {
             Event::Connected => {
                 (self.connection, self.established) = (Some(handle), true);
+                if let App::Sends(writer) = &mut self.app {
+                    writer.begin(now);
+                }
             }
             Event::StreamOpened { stream } => self.stream = Some(*stream),
             // The only one that this end opens: what it is here for is done.
@@ -354,10 +337,17 @@ impl End {
     }
 
     fn arm<W: Wire>(&mut self, wire: &mut W) {
-        match self.engine.as_ref().and_then(Endpoint::poll_timeout) {
+        let now = wire.now();
+        let write = match &self.app {
+            // What is due and was not written waits for room.
+            App::Sends(writer) if writer.due(now) == 0 => writer.next(now),
+            _ => None,
+        };
+        let timeout = self.engine.as_ref().and_then(Endpoint::poll_timeout);
+        match [timeout, write].into_iter().flatten().min() {
             // What is due already waits for something else than time: it is asked again, but not without end.
             Some(at) => {
-                let at = at.max(wire.now() + Span::from_us(1));
+                let at = at.max(now + Span::from_us(1));
                 wire.arm(&mut self.timer, Purpose::QUIC.id(self.index), at);
             }
             None => self.timer.cancel(),

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use rand_xoshiro::rand_core::Rng;
 use vmcc_metrics::observed::{self, Closed, Counters, Job, Moment, Observed, Subflow};
 use vmcc_multipath::MIN_PATHS;
 use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::model::{AckPath as AckPathConfig, Coupling as CouplingConfig, Host, Protocol, Traffic};
 use vmcc_transport::{AckPath, Config, Coupling, PathClose};
 
-use super::end::{App, Delivered, End, Sample, Spec};
+use super::end::{App, End, Sample, Spec};
 use super::{HEADERS_BYTES, QuicEnds};
-use crate::build::{RoutePair, span};
+use crate::build::span;
 use crate::endpoint::MAX_INDEX;
 use crate::error::{HostError, SimError, shard_of};
 use crate::packet::RouteId;
 use crate::rtts::{RttGroups, rtt_group};
 use crate::time::{Span, Time};
-use crate::traffic::{App as Planning, Planned, plan_flows};
+use crate::traffic::{App as Planning, Planned, Writer, plan_flows};
 use crate::transport::{
     BuildContext, Ends, Part, RouteChange, Routed, Transport, at, sample_every, scheduler,
 };
@@ -84,7 +83,7 @@ fn flow(
         return Err(refuse(HostError::Full));
     }
     let cc = entry.common.cc.clone().unwrap_or_else(|| scenario.host.cc.clone());
-    let route_pairs = route_pairs(ctx, &planned, entry)?;
+    let route_pairs = ctx.route_pairs(&planned)?;
     let config = Arc::new(config(ctx, entry, &cc, route_pairs.len())?);
     let (mut routes, mut paths) = ((Vec::new(), Vec::new()), Vec::new());
     for pair in &route_pairs {
@@ -98,7 +97,7 @@ fn flow(
         routes,
         class: ctx.fabric.class_of(planned.from, entry.common.class),
         config: config.clone(),
-        seed: seed(ctx, &planned, name),
+        seed: ctx.seed(&planned, name),
         start: planned.start,
         stop: planned.stop,
         sample_every,
@@ -128,38 +127,15 @@ fn app(ctx: &BuildContext<'_>, planned: &Planned) -> Result<App, SimError> {
     if ctx.scenario.traffic[planned.traffic].common.read_rate.is_some() {
         return refuse("with a `read_rate`", "leave it out, or use protocol = \"mptcp\"");
     }
-    match planned.app {
-        Planning::Bulk => Ok(App::Sends(None)),
-        Planning::Sized { bytes } => Ok(App::Sends(Some(bytes))),
-        Planning::Paced { .. } | Planning::OnOff { .. } => {
-            refuse("with a `write_rate`", "leave it out, or use protocol = \"mptcp\"")
-        }
-        Planning::RequestResponse { .. } => {
-            refuse("of kind `request-response`", "use `sized` or `poisson`, or protocol = \"mptcp\"")
-        }
-        Planning::Fetches { .. } => {
+    match (Writer::of(&planned.app), &planned.app) {
+        (Some(writer), _) => Ok(App::Sends(writer)),
+        (None, Planning::Fetches { .. }) => {
             refuse("on `kept_connections`", "leave the key out, or use protocol = \"mptcp\"")
         }
+        (None, _) => {
+            refuse("of kind `request-response`", "use `sized` or `poisson`, or protocol = \"mptcp\"")
+        }
     }
-}
-
-fn route_pairs(
-    ctx: &BuildContext<'_>,
-    planned: &Planned,
-    entry: &Traffic,
-) -> Result<Vec<RoutePair>, SimError> {
-    let count = entry.common.subflows.or(ctx.scenario.host.subflows);
-    let allowed = entry.common.path.as_ref().map(|path| path.0.as_slice());
-    let mut ecmp = ctx.streams.stream(&format!("{}/ecmp", planned.stream));
-    Ok(ctx.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?)
-}
-
-/// Everything random of an end.
-fn seed(ctx: &BuildContext<'_>, planned: &Planned, name: &str) -> [u8; 32] {
-    let mut stream = ctx.streams.stream(&format!("{}/{name}", planned.stream));
-    let mut seed = [0; 32];
-    stream.fill_bytes(&mut seed);
-    seed
 }
 
 fn config(
@@ -269,7 +245,9 @@ impl Flow {
             to: self.planned.to_name.clone(),
             cc: self.cc.as_str().into(),
             job: match self.planned.app {
-                Planning::Sized { bytes } => Job::Transfer(bytes),
+                Planning::Sized { bytes } | Planning::Paced { bytes: Some(bytes), .. } => {
+                    Job::Transfer(bytes)
+                }
                 _ => Job::Endless,
             },
             start: at(self.planned.start),
@@ -279,21 +257,17 @@ impl Flow {
             received: (delivered.complete != Time::NEVER).then(|| at(delivered.complete)),
             delivered_bytes: delivered.bytes,
             window_bytes: self.window_bytes as f64,
-            stalled_us: self.stalled_us(delivered, end),
+            stalled_us: delivered.stalled_us(
+                &self.planned.app,
+                (self.planned.start, self.planned.stop),
+                Time::from_ps(end.0),
+            ),
             reinjected_bytes: None,
             limits: None,
             held_bytes: None,
             rtts: Some(groups + self.group as usize),
             subflows: (0..self.paths.len()).map(|subflow| self.subflow(subflow, hosts)).collect(),
         }
-    }
-
-    /// The longest time without a delivery, that until it ends too.
-    fn stalled_us(&self, delivered: &Delivered, end: Moment) -> Option<f64> {
-        let start = at(self.planned.start);
-        let end = at(self.planned.stop.min(delivered.complete)).min(end);
-        let last = if delivered.bytes == 0 { start } else { at(delivered.at) };
-        (start < end).then(|| (delivered.stalled.ps() as f64 / 1e6).max(end.us_since(last)))
     }
 }
 

@@ -36,7 +36,7 @@ impl<W: Wire> Tx<'_, W> {
             return;
         }
         match self.conn.app {
-            App::Bulk | App::Sized { .. } => {}
+            App::Bulk | App::Sized { .. } | App::Carrier => {}
             App::RequestResponse { .. } | App::Fetches { .. } => self.request(),
             App::Paced { .. } => self.write_due(index),
             App::OnOff { .. } => self.write_paced(index),
@@ -57,7 +57,7 @@ impl<W: Wire> Tx<'_, W> {
             }
             App::RequestResponse { .. } => self.request(),
             App::Fetches { .. } => self.await_object(index),
-            App::Paced { .. } => {} // writes once it is connected
+            App::Paced { .. } | App::Carrier => {} // writes once it is connected
             App::OnOff { on, .. } => {
                 self.conn.on_until = self.now + on;
                 self.write_paced(index);
@@ -76,7 +76,7 @@ impl<W: Wire> Tx<'_, W> {
                 let Some(object) = objects.get(self.conn.asked as usize) else { return };
                 (*request_bytes, object.at)
             }
-            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => return,
+            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } | App::Carrier => return,
         };
         self.conn.asked += 1;
         self.conn.asked_at = at;

@@ -72,6 +72,8 @@ pub(crate) struct Conn {
     pub(crate) multipath: bool,
     /// More than one subflow: the algorithm sees a group.
     pub(crate) grouped: bool,
+    /// Number of its first subflow in the group: of a carrier, which is one of its session's.
+    pub(crate) slot: u8,
     pub(crate) class: u8,
     pub(crate) config: u16,
     pub(crate) algorithm: u16,
@@ -141,6 +143,7 @@ impl Conn {
             count: spec.subflows.len() as u8,
             multipath: spec.multipath || spec.subflows.len() > 1,
             grouped: spec.subflows.len() > 1,
+            slot: 0,
             class: spec.class,
             config: spec.config.0,
             algorithm: spec.algorithm.0,
@@ -197,7 +200,7 @@ impl Conn {
         match &self.app {
             App::RequestResponse { response_bytes, .. } => Some(*response_bytes),
             App::Fetches { objects, .. } => objects.get(number as usize).map(|object| object.bytes),
-            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => None,
+            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } | App::Carrier => None,
         }
     }
 
@@ -226,6 +229,19 @@ impl Conn {
         self.end = self.end.saturating_add(u32::try_from(all / mss).unwrap_or(ENDLESS));
         self.partial_bytes = (all % mss) as u16;
         self.flush(false);
+    }
+
+    /// The application writes more of a stream, and short segments do not wait (`TCP_NODELAY`).
+    pub(crate) fn append_at_once(&mut self, bytes: u64) {
+        self.append(bytes);
+        self.flush(true);
+    }
+
+    /// Bytes that were written and never sent.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        let unsent = self.tails.iter().rev().take_while(|tail| tail.data_seq >= self.nxt);
+        let missing: u64 = unsent.map(|tail| u64::from(self.mss_bytes - tail.len_bytes)).sum();
+        u64::from(self.end - self.nxt) * u64::from(self.mss_bytes) + u64::from(self.partial_bytes) - missing
     }
 
     /// A short segment goes if no other is on its way, or if it is the last.

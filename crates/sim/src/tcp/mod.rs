@@ -11,6 +11,7 @@
 //! | `limits` | what limited a connection, and for how long |
 //! | `reorder`, `window`, `rx`, `ack_path` | the receiving half |
 //! | `app` | what drives connections |
+//! | `carrier` | connections as byte pipes of a session |
 //! | `shard`, `timers`, `world`, `record` | tables, set-up, results |
 //! | `scenario` | the connections of a scenario |
 //!
@@ -19,6 +20,7 @@
 mod ack_path;
 mod adaptation;
 mod app;
+mod carrier;
 mod config;
 mod conn;
 mod limits;
@@ -39,13 +41,14 @@ mod world;
 
 pub use crate::rtts::RttGroups;
 pub use crate::traffic::{App, Object};
+pub(crate) use carrier::Half;
 pub use config::{
     AckPath, AlgorithmId, ConfigId, ConnId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec,
     TcpConfig,
 };
 pub use limits::LimitTimes;
 pub use record::{Closing, FlowRecord, ReceiverCounters, Response, Sample, SubflowCounters, SubflowRecord};
-pub(crate) use scenario::make;
+pub(crate) use scenario::{endless, job, make, observed_subflow, tcp_config};
 pub use shard::Connections;
 pub(crate) use timers::runs_in_softirq;
 pub use vmcc_multipath::Scheduler;

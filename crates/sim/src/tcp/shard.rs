@@ -37,6 +37,12 @@ impl AsRef<Connections> for Connections {
     }
 }
 
+impl AsMut<Connections> for Connections {
+    fn as_mut(&mut self) -> &mut Connections {
+        self
+    }
+}
+
 impl Connections {
     /// Samples of traced connections, in order of time.
     pub(crate) fn samples(&self) -> &[Sample] {
@@ -54,7 +60,12 @@ impl Connections {
     }
 
     #[inline]
-    fn with_tx<W: Wire, T>(&mut self, wire: &mut W, conn: u32, act: impl FnOnce(&mut Tx<'_, W>) -> T) -> T {
+    pub(super) fn with_tx<W: Wire, T>(
+        &mut self,
+        wire: &mut W,
+        conn: u32,
+        act: impl FnOnce(&mut Tx<'_, W>) -> T,
+    ) -> T {
         let conn = &mut self.conns[conn as usize];
         let first = conn.first as usize;
         let subs = &mut self.subs[first..first + usize::from(conn.count)];
@@ -184,7 +195,7 @@ impl Connections {
 
 /// True if a packet goes to the receiving half of a subflow.
 #[inline]
-fn to_receiver(packet: &Packet) -> bool {
+pub(super) fn to_receiver(packet: &Packet) -> bool {
     packet.has(Packet::DATA) || !packet.has(Packet::ACK)
 }
 

@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Creates a connection; an application that asks takes two numbers, the second for the
-    /// connection of its responses.
+    /// connection of its responses. So does a carrier.
     ///
     /// # Errors
     /// [`HostError`] if a node does not exist, there are no or too many subflows, or a quantity is out of
@@ -119,7 +119,10 @@ impl World {
         self.check(&spec)?;
         let id = self.insert(&spec)?;
         let request_bytes = match spec.app {
-            App::RequestResponse { request_bytes, .. } | App::Fetches { request_bytes, .. } => request_bytes,
+            App::RequestResponse { request_bytes, .. } | App::Fetches { request_bytes, .. } => {
+                Some(request_bytes)
+            }
+            App::Carrier => None,
             App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => return Ok(id),
         };
         let mirror = ConnSpec {
@@ -137,6 +140,11 @@ impl World {
         let (asks, answers) = (self.places[id.0 as usize], self.places[answer.0 as usize]);
         let edge = self.rx(answers).initial_window();
         self.tx(answers).edge = edge;
+        let Some(request_bytes) = request_bytes else {
+            // The reader's end sends acknowledgments of a session alone.
+            self.tx(answers).rtt_group = NO_GROUP;
+            return Ok(id);
+        };
         let asker = self.tx(asks);
         let first = asker.answer_bytes(0);
         if let App::Fetches { .. } = asker.app {
@@ -174,7 +182,7 @@ impl World {
         let longest = MAX_SEGMENTS * 500;
         let size = |what, bytes| check(what, bytes, (1..=longest).contains(&bytes), "1 byte to 2 TB");
         match spec.app {
-            App::Bulk => Ok(()),
+            App::Bulk | App::Carrier => Ok(()),
             App::Sized { bytes } => size("flow size", bytes),
             App::RequestResponse { request_bytes, response_bytes, .. } => {
                 size("request size", request_bytes)?;
@@ -366,6 +374,15 @@ impl Directory {
     pub(crate) fn sender(&self, id: ConnId) -> (usize, u32) {
         let place = self.places[id.0 as usize];
         (usize::from(place.tx_shard), place.tx)
+    }
+
+    /// The shard of a connection's receiver, and its number there.
+    ///
+    /// # Panics
+    /// If `id` comes from another world.
+    pub(crate) fn receiver(&self, id: ConnId) -> (usize, u32) {
+        let place = self.places[id.0 as usize];
+        (usize::from(place.rx_shard), place.rx)
     }
 
     /// Record of connection `id` so far; `hosts` are those of the engine, by shard.

@@ -59,4 +59,6 @@ pub enum App {
         /// Length of an off period; zero never pauses.
         off: Span,
     },
+    /// Writes what a session above the connection hands over, in both directions: a mirror connection has the other.
+    Carrier,
 }

@@ -8,11 +8,13 @@ mod app;
 mod datagrams;
 mod pairs;
 mod plan;
+mod stream;
 
 pub use app::{App, Object};
 pub(crate) use datagrams::{DatagramSpec, PlannedDatagrams, plan_datagrams};
 pub(crate) use pairs::{Sender, senders};
 pub(crate) use plan::{Planned, plan_flows};
+pub(crate) use stream::{Delivered, Writer};
 
 /// The most connections or busy periods of one entry.
 pub(crate) const MAX_FLOWS: usize = 1_000_000;

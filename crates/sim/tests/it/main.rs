@@ -15,6 +15,7 @@ mod limits;
 mod marking;
 mod observations;
 mod persistent;
+mod plmt;
 mod quic;
 mod requests;
 mod reroute;

@@ -151,7 +151,6 @@ pairing = 'permutation'
 fn unsupported_quic_settings_are_refused_with_a_remedy() {
     for (more, said) in [
         ("[[traffic]]\nkind = 'bulk'\nread_rate = '1mbit'\n", "`read_rate`"),
-        ("[[traffic]]\nkind = 'bulk'\nwrite_rate = '1mbit'\n", "`write_rate`"),
         ("[[traffic]]\nkind = 'request-response'\nrequest = '1kB'\nresponse = '9kB'\n", "`request-response`"),
     ] {
         let plan = plan(&with(more), &[]);

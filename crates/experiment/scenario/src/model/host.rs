@@ -20,6 +20,9 @@ pub enum Protocol {
     /// Multipath QUIC (draft-ietf-quic-multipath-21) of the user-space transport; of traffic that has connections, `bulk`, `sized`,
     /// `poisson` and `incast` (simulator only).
     Quic,
+    /// Sessions striped over plain TCP connections, one per path, with all signalling in the payload (PLMT; `crates/tcp`); of traffic
+    /// that has connections, `bulk`, `sized`, `poisson` and `incast` (simulator only).
+    Plmt,
 }
 
 /// Scheduler of a multipath sender: the subflow of the next segment.

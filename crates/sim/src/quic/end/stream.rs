@@ -20,29 +20,27 @@ impl End {
     }
 
     fn write(&mut self, now: Time) {
-        let Some(handle) = self.connection.filter(|_| self.established && self.left > 0) else { return };
-        let stops = matches!(self.app, App::Sends(None)) && now >= self.spec.stop;
-        let Some(connection) = self.engine.as_mut().and_then(|engine| engine.connection(handle)) else {
-            return;
-        };
-        if self.stream.is_none() {
-            self.stream = connection.open_stream(Dir::Uni);
+        let End { app: App::Sends(writer), engine, connection, stream, .. } = self else { return };
+        let Some(handle) = connection.filter(|_| self.established && !writer.is_done()) else { return };
+        let Some(connection) = engine.as_mut().and_then(|engine| engine.connection(handle)) else { return };
+        if stream.is_none() {
+            *stream = connection.open_stream(Dir::Uni);
         }
-        let Some(stream) = self.stream else { return };
-        if stops {
-            self.left = 0;
+        let Some(stream) = *stream else { return };
+        if writer.is_endless() && now >= self.spec.stop {
+            writer.stop();
             // Like a program that is ended by force, it leaves behind what has been sent.
             let _ = connection.truncate(stream);
             return;
         }
         let window = |path: PathReport| u64::from(path.cwnd_pkt) * u64::from(path.mtu);
         let ahead = connection.paths().map(window).sum::<u64>().saturating_mul(MAX_UNSENT_WINDOWS);
-        while self.left > 0 && connection.unsent(stream) < ahead {
-            let most = self.left.min(CHUNK.len() as u64) as usize;
-            let Ok(written @ 1..) = connection.write(stream, &CHUNK[..most]) else { return };
-            self.left -= written as u64;
+        while connection.unsent(stream) < ahead {
+            let most = writer.due(now).min(CHUNK.len() as u64) as usize;
+            let Ok(written @ 1..) = connection.write(stream, &CHUNK[..most]) else { break };
+            writer.wrote(written as u64);
         }
-        if self.left == 0 {
+        if writer.is_done() {
             // A stream that ended otherwise needs no end.
             let _ = connection.finish(stream);
         }
@@ -54,10 +52,10 @@ impl End {
             return;
         };
         let mut chunk = [0; 1 << 13];
-        let before = self.delivered.bytes;
+        let mut bytes = 0;
         loop {
             match connection.read(stream, &mut chunk) {
-                Ok(Some(read @ 1..)) => self.delivered.bytes += read as u64,
+                Ok(Some(read @ 1..)) => bytes += read as u64,
                 Ok(None) => {
                     self.delivered.complete = self.delivered.complete.min(now);
                     self.stream = None;
@@ -66,11 +64,6 @@ impl End {
                 Ok(Some(_)) | Err(_) => break,
             }
         }
-        if self.delivered.bytes > before {
-            if before > 0 {
-                self.delivered.stalled = self.delivered.stalled.max(now.since(self.delivered.at));
-            }
-            self.delivered.at = now;
-        }
+        self.delivered.note(now, bytes);
     }
 }

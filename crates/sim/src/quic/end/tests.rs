@@ -93,7 +93,7 @@ fn ms(ms: u64) -> Time {
 
 #[test]
 fn completed_transfers_free_their_buffers() {
-    let ends = run(App::Sends(Some(300_000)), 1 << 20, Time::NEVER, ms(5_000));
+    let ends = run(App::Sends(Writer::new(Some(300_000))), 1 << 20, Time::NEVER, ms(5_000));
     assert_eq!(ends[1].delivered.bytes, 300_000);
     assert!(ends[1].delivered.complete < ms(100));
     for end in &ends {
@@ -103,7 +103,7 @@ fn completed_transfers_free_their_buffers() {
 
 #[test]
 fn memory_follows_the_windows_not_the_send_buffer() {
-    let mut ends = run(App::Sends(None), 64 << 20, Time::NEVER, ms(9));
+    let mut ends = run(App::Sends(Writer::new(None)), 64 << 20, Time::NEVER, ms(9));
     let (handle, stream) = (ends[0].connection.expect("connected"), ends[0].stream.expect("open"));
     let connection = ends[0].engine_of(handle).expect("not over");
     let window: u64 = connection.paths().map(|path| u64::from(path.cwnd_pkt) * u64::from(path.mtu)).sum();
@@ -117,7 +117,7 @@ fn memory_follows_the_windows_not_the_send_buffer() {
 
 #[test]
 fn endless_stream_stops_with_the_sent_bytes() {
-    let ends = run(App::Sends(None), 1 << 20, ms(8), ms(5_000));
+    let ends = run(App::Sends(Writer::new(None)), 1 << 20, ms(8), ms(5_000));
     let delivered = ends[1].delivered;
     // Nothing was lost; what was on its way at the stop has come.
     assert!(delivered.complete > ms(8) && delivered.complete <= ms(10), "{delivered:?}");

@@ -279,7 +279,7 @@ fn ack_path(chosen: AckPathConfig) -> AckPath {
     }
 }
 
-fn tcp_config(host: &Host) -> TcpConfig {
+pub(crate) fn tcp_config(host: &Host) -> TcpConfig {
     let default = TcpConfig::default();
     let max_bytes = host.receive_buffer.get();
     let initial_bytes = match default.receive_buffer {

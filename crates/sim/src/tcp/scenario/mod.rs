@@ -4,7 +4,8 @@ mod delivered;
 mod make;
 mod observe;
 
-pub(crate) use make::make;
+pub(crate) use make::{endless, make, tcp_config};
+pub(crate) use observe::{job, of as observed_subflow};
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -75,7 +75,11 @@ fn stalled_us(flow: &Flow, app: &App, record: &FlowRecord, end: Moment) -> Optio
     let end = match app {
         App::Bulk => at(flow.stop).min(end),
         App::Sized { .. } => at(record.received).min(end),
-        App::Paced { .. } | App::OnOff { .. } | App::RequestResponse { .. } | App::Fetches { .. } => {
+        App::Paced { .. }
+        | App::OnOff { .. }
+        | App::RequestResponse { .. }
+        | App::Fetches { .. }
+        | App::Carrier => {
             return None;
         }
     };
@@ -179,12 +183,12 @@ fn since(all: &Counters, before: &Counters) -> Counters {
     }
 }
 
-fn job(app: &App) -> Job {
+pub(crate) fn job(app: &App) -> Job {
     match *app {
         App::Sized { bytes } => Job::Transfer(bytes),
         App::RequestResponse { .. } | App::Fetches { .. } => Job::Requests,
         App::Paced { bytes: Some(bytes), .. } => Job::Transfer(bytes),
-        App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. } => Job::Endless,
+        App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. } | App::Carrier => Job::Endless,
     }
 }
 
@@ -195,7 +199,7 @@ pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Connect
 }
 
 /// A subflow's counters, both directions of its connection together.
-fn of(directions: &[FlowRecord], number: usize) -> Subflow {
+pub(crate) fn of(directions: &[FlowRecord], number: usize) -> Subflow {
     let both: Vec<&SubflowRecord> = directions.iter().map(|record| &record.subflows[number]).collect();
     let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
     // Events close both directions at once.

@@ -16,6 +16,8 @@ mod ack;
 #[cfg(test)]
 mod app_tests;
 #[cfg(test)]
+mod carrier_tests;
+#[cfg(test)]
 mod deschedule_tests;
 #[cfg(test)]
 mod fetch_tests;
@@ -89,7 +91,7 @@ impl<W: Wire> Tx<'_, W> {
                 .with(EventFlags::CWND_LIMITED, sf.is_cwnd_limited()),
             state: sf.state,
             cause: Cause::None,
-            self_index: r as u32,
+            self_index: r as u32 + u32::from(self.conn.slot),
             cwnd_pkt: sf.cwnd,
             ssthresh_pkt: sf.ssthresh,
             srtt_8us: sf.rtt.srtt_8us.min(vmcc_cc::MAX_SRTT_8US),
@@ -164,7 +166,7 @@ impl<W: Wire> Tx<'_, W> {
     #[inline]
     pub(crate) fn publish(&mut self, r: usize) {
         if let Some(group) = &mut self.conn.group {
-            group.publish(r, self.subs[r].slot());
+            group.publish(r + usize::from(self.conn.slot), self.subs[r].slot());
         }
     }
 

@@ -184,6 +184,19 @@ impl Session {
         self.streams.finish(stream)
     }
 
+    /// Ends the sending half of a stream with what has been sent: what was never sent is dropped.
+    ///
+    /// # Errors
+    /// The stream is not open for writing.
+    pub fn truncate(&mut self, stream: u64) -> Result<(), StreamError> {
+        self.streams.truncate(stream)
+    }
+
+    /// Bytes of a stream that were written and not sent.
+    pub fn unsent(&self, stream: u64) -> u64 {
+        self.streams.unsent(stream)
+    }
+
     /// Gives up the sending half of a stream, with a code for the peer's application.
     ///
     /// # Errors
