@@ -38,8 +38,8 @@ fn unknown_figure_is_refused_with_a_suggestion() {
     );
     let map = refused(dir.path(), &["reproduce", "mtcp/fig1"], 2);
     assert!(map.contains("mtcp/fig1: an inventory of the Internet's paths"), "{map}");
-    let none_yet = refused(dir.path(), &["reproduce", "mctcp"], 2);
-    assert!(none_yet.contains("mctcp: there is no scenario of it yet"), "{none_yet}");
+    let none_yet = refused(dir.path(), &["reproduce", "icpe/fig6"], 2);
+    assert!(none_yet.contains("icpe/fig6: there is no scenario of it yet"), "{none_yet}");
     assert!(names(dir.path()).is_empty(), "nothing is made before that is known");
 }
 

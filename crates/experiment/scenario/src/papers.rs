@@ -153,8 +153,14 @@ pub const ALL: &[Paper] = &[
         key: "mctcp",
         title: "Multi-connection TCP over directly connected and overlay paths (MCTCP)",
         figures: &[
-            figure("dyn", "goodput under loss and delay that come and go"),
-            figure("asym", "unequal paths at a given offered rate"),
+            figure("dyn", "goodput under loss and delay that come and go").but(&[
+                "The loss rate is not given. The contenders run on different kernels, 2.6.32 and 2.6.35.",
+            ]),
+            figure("asym", "unequal paths at a given offered rate").but(&[
+                "Buffers of 262,144 B are set \"to avoid TCP flow control\", but carry 20 Mb/s only up to a round trip of 105 ms. If the 100 ms \
+                 are one way, they end at 10.5 Mb/s.",
+                "Rates and delays of the unequal paths are not given.",
+            ]),
             figure("cc", "coupled congestion control at a shared link"),
         ],
     },
