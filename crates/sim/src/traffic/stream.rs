@@ -162,7 +162,7 @@ mod tests {
 
     /// Chunks of 1 kB at 1 Mbit/s: one every 8 ms from the connection on.
     #[test]
-    fn a_paced_writer_makes_up_for_chunks_that_found_no_room() {
+    fn paced_writer_makes_up_for_blocked_chunks() {
         let mut writer =
             Writer::of(&App::Paced { rate_bps: 1_000_000, chunk_bytes: 1_000, bytes: Some(3_500) }).unwrap();
         assert_eq!((writer.due(ms(5)), writer.next(ms(5))), (0, None), "not connected");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_between_deliveries_or_until_the_end() {
+    fn stall_counts_between_deliveries_and_until_the_end() {
         let mut delivered = Delivered::NOTHING;
         delivered.note(ms(20), 1);
         delivered.note(ms(50), 1);

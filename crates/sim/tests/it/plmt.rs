@@ -25,7 +25,7 @@ fn with(more: &str) -> String {
 const BULK: &str = "[[traffic]]\nkind = 'bulk'\n";
 
 #[test]
-fn a_stream_takes_both_paths() {
+fn stream_takes_both_paths() {
     let output = run(&with(BULK), &[]);
     // Of a packet of 1500 bytes headers take 52; records take three bytes and those of their frames.
     for (name, rate_bps) in
@@ -39,7 +39,7 @@ fn a_stream_takes_both_paths() {
 }
 
 #[test]
-fn one_carrier_carries_what_a_tcp_connection_does() {
+fn one_carrier_has_the_goodput_of_tcp() {
     let over = |protocol: &str| {
         let text = with(&format!("{BULK}protocol = '{protocol}'\npath = 'a'\n"));
         get(&run(&text, &[]), "goodput_bps")
@@ -60,7 +60,7 @@ fn transfers_are_whole_and_timed() {
 /// A path that takes everything and delivers nothing, from some moment on. The session notices by its own acknowledgments or by TCP's
 /// timeouts, and sends on the other path what was under way.
 #[test]
-fn a_silent_carrier_stalls_the_stream_for_less_than_a_second() {
+fn silent_carrier_stalls_the_stream_below_one_second() {
     let text = with(&format!("{BULK}[[event]]\nat = 'ATms'\nkind = 'link-down'\nlink = 'LINK'\n"));
     let mut stalls_us: Vec<f64> = Vec::new();
     for n in 0..8 {
@@ -76,7 +76,7 @@ fn a_silent_carrier_stalls_the_stream_for_less_than_a_second() {
 
 /// A carrier that does not answer for ten seconds is closed, and its route is dialled again.
 #[test]
-fn a_route_is_dialled_again_after_its_carrier_was_given_up() {
+fn route_is_redialled_after_its_carrier_is_closed() {
     let events = "[[event]]\nat = '4s'\nkind = 'link-down'\nlink = 'b'\n[[event]]\nat = '16s'\nkind = 'link-up'\nlink = 'b'\n";
     let text = with(&format!("{BULK}{events}")).replace("'8s'", "'40s'").replace("'2s'", "'30s'");
     let output = run(&text, &[]);
@@ -85,7 +85,7 @@ fn a_route_is_dialled_again_after_its_carrier_was_given_up() {
 }
 
 #[test]
-fn a_paced_writer_offers_its_rate_over_every_transport() {
+fn paced_writer_keeps_its_rate_over_every_transport() {
     for protocol in ["plmt", "quic", "mptcp"] {
         let text = with(&format!("{BULK}write_rate = '12mbit'\nprotocol = '{protocol}'\n"));
         near(protocol, get(&run(&text, &[]), "goodput_bps"), 12e6, 0.01);
@@ -93,7 +93,7 @@ fn a_paced_writer_offers_its_rate_over_every_transport() {
 }
 
 #[test]
-fn a_session_stops_with_what_was_sent() {
+fn session_stops_with_the_sent_bytes() {
     let text = with(&format!("{BULK}stop = '5s'\n"));
     let output = run(&text, &[]);
     let flow = &output.flows[0];
@@ -101,7 +101,7 @@ fn a_session_stops_with_what_was_sent() {
 }
 
 #[test]
-fn both_ends_may_be_in_different_threads() {
+fn figures_do_not_depend_on_threads() {
     let text = "
 title = 't'
 duration = '300ms'
@@ -132,7 +132,7 @@ pairing = 'permutation'
 }
 
 #[test]
-fn what_is_not_modelled_is_refused_with_what_helps() {
+fn unmodelled_traffic_is_refused_with_a_remedy() {
     for (more, said) in [
         ("[[traffic]]\nkind = 'bulk'\nread_rate = '1mbit'\n", "`read_rate`"),
         ("[[traffic]]\nkind = 'request-response'\nrequest = '1kB'\nresponse = '9kB'\n", "ask for answers"),

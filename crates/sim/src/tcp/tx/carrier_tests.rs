@@ -5,7 +5,7 @@ use crate::time::Span;
 use crate::traffic::App;
 
 #[test]
-fn a_carrier_delivers_the_bytes_written_whatever_their_pieces_and_losses() {
+fn carrier_delivers_exactly_the_written_bytes_despite_losses() {
     let setup = Setup { app: App::Carrier, ..Setup::default() };
     let mut lab = Lab::new(setup, lose(&[3, 4, 9, 20, 21, 22, 60, 90]));
     lab.run_ms(25);
@@ -27,7 +27,7 @@ fn a_carrier_delivers_the_bytes_written_whatever_their_pieces_and_losses() {
 }
 
 #[test]
-fn an_aborted_carrier_sends_nothing_more() {
+fn aborted_carrier_sends_nothing_more() {
     let setup = Setup { app: App::Carrier, ..Setup::default() };
     let mut lab = Lab::new(setup, lose(&[]));
     lab.run_ms(25);
