@@ -289,7 +289,9 @@ fn waiting(flows: &Flows, hosts: &[&Connections], first: usize) -> Vec<Response>
                 let (asked, asked_at) = flows.directory.requests(flow.conn, hosts);
                 (asked > answered).then(|| one(asked_at, *response_bytes)).into_iter().collect()
             }
-            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => Vec::new(),
+            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } | App::Carrier => {
+                Vec::new()
+            }
         }
     };
     flows.flows.iter().enumerate().flat_map(of_flow).collect()
