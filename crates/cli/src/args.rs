@@ -1,5 +1,6 @@
 //! Command-line arguments.
 
+mod advise;
 mod compare;
 mod copy;
 mod mark;
@@ -7,6 +8,9 @@ mod proxy;
 mod reproduce;
 mod top;
 
+pub(crate) use advise::AdviseOptions;
+#[cfg(feature = "kernel")]
+pub(crate) use advise::ApplicationChoice;
 pub(crate) use compare::CompareOptions;
 pub(crate) use copy::{CpOptions, ServeOptions};
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
@@ -57,6 +61,8 @@ impl Arguments {
 pub(crate) enum Command {
     /// Check the capabilities of this host; for each missing one: cause and remedy
     Doctor,
+    /// Say whether several paths help an application on this host, by how much, with which settings, and why a connection has only one
+    Advise(AdviseOptions),
     /// List the congestion-control algorithms with sources and parameters
     Algorithms,
     /// Begin an algorithm of your own in a C file, or check one

@@ -56,6 +56,7 @@ fn wrong_use(error: &clap::Error) -> ExitCode {
 fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
     match command {
         Command::Doctor => commands::doctor::doctor(ui),
+        Command::Advise(options) => commands::advise(&options, ui),
         Command::Algorithms => commands::algorithms::algorithms(ui),
         Command::Algorithm { action } => commands::algorithm::algorithm(&action, ui),
         Command::Metrics => commands::metrics::metrics(ui),

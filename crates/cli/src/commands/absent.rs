@@ -1,10 +1,14 @@
 //! Stubs of the commands that need the kernel engine, for builds without it.
 
-use crate::args::{BenchOptions, TopOptions, UnmarkOptions, UpOptions};
+use crate::args::{AdviseOptions, BenchOptions, TopOptions, UnmarkOptions, UpOptions};
 use crate::failure::{Exit, Failure, without_kernel};
 use crate::ui::Ui;
 use std::path::Path;
 use vmcc_cc::Params;
+
+pub(crate) fn advise(_: &AdviseOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc advise"))
+}
 
 pub(crate) fn load(_: &[Params], _: &UpOptions, _: &Ui) -> Result<Exit, Failure> {
     Err(without_kernel("vmcc up"))

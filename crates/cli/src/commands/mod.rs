@@ -2,6 +2,8 @@
 
 #[cfg(not(feature = "kernel"))]
 mod absent;
+#[cfg(feature = "kernel")]
+mod advise;
 pub(crate) mod algorithm;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
@@ -37,6 +39,8 @@ mod top;
 pub(crate) mod up;
 
 #[cfg(not(feature = "kernel"))]
-pub(crate) use absent::{clean, down, events, status, top, unmark};
+pub(crate) use absent::{advise, clean, down, events, status, top, unmark};
 #[cfg(feature = "kernel")]
-pub(crate) use {clean::clean, down::down, events::events, mark::unmark, status::status, top::top};
+pub(crate) use {
+    advise::advise, clean::clean, down::down, events::events, mark::unmark, status::status, top::top,
+};

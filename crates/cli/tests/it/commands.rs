@@ -212,3 +212,21 @@ fn unwritable_output_fails_the_command() {
     assert_eq!(failed.status.code(), Some(2), "{message}");
     assert!(message.contains("/nowhere.toml") && !message.contains("done"), "{message}");
 }
+
+#[test]
+fn advice_refuses_invalid_options() {
+    let dir = folder();
+    for (option, value) in [
+        ("--to", "db:0"),
+        ("--to", ""),
+        ("--rate", "eth0"),
+        ("--rate", "eth0=0mbit"),
+        ("--demand", "0mbit"),
+        ("--watch", "0s"),
+        ("--concurrency", "0"),
+        ("--application", "web"),
+        ("--size", "40"),
+    ] {
+        refused(dir.path(), &["advise", option, value], 2);
+    }
+}

@@ -16,6 +16,7 @@ mod monitor;
 mod mptcp;
 mod neighbour;
 mod options;
+mod route;
 mod rule;
 mod shaper;
 mod sockets;
@@ -31,6 +32,7 @@ pub use mptcp::{
     Endpoint, Ends, Event, Events, LIMIT_CEILING, MAX_LIMIT, PathManager, SubflowEnds, kernel_limit,
 };
 pub use neighbour::Neighbour;
+pub use route::{RouteFound, RouteQuery};
 pub use rule::Match;
 pub use shaper::{Impairment, Shaper};
 pub use sockets::is_listening;

@@ -42,6 +42,8 @@ pub struct PortInfo {
     pub link_layer: u16,
     /// The driver, of a device that is only software: `tun`, `veth`, `wireguard`, ...
     pub kind: Option<String>,
+    /// Index of the interface of this namespace that it is a part of: of a VLAN, a macvlan, an ipvlan.
+    pub lower: Option<u32>,
     /// Administratively up.
     pub up: bool,
     /// It is also operational (`IFF_RUNNING`, RFC 2863): it has a carrier, or its driver knows of none.
@@ -231,6 +233,12 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
     });
     let on_bus = link.attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::ParentDevName(_)));
     let ethernet = link.header.link_layer_type == LinkLayerType::Ether;
+    let elsewhere =
+        link.attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::LinkNetNsId(_)));
+    let lower = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Link(index) => Some(*index),
+        _ => None,
+    });
     let kind = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
             LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -246,6 +254,8 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         on_bus,
         ethernet,
         link_layer: link.header.link_layer_type.into(),
+        // Tunnels without a device have index 0, a veth of one namespace its other end.
+        lower: lower.filter(|index| *index != 0 && !elsewhere && kind.as_deref() != Some("veth")),
         kind,
         up: link.header.flags.contains(LinkFlags::Up),
         running: link.header.flags.contains(LinkFlags::Up | LinkFlags::Running),

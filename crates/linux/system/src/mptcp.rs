@@ -36,12 +36,9 @@ impl Fallbacks {
         Self::parse(&text).ok_or_else(|| io::Error::other(format!("{NETSTAT} has no counters of MPTCP")))
     }
 
-    /// A line of names, then one of values.
     fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix(TABLE));
-        let (names, values) = (lines.next()?, lines.next()?);
         let mut found = Self::default();
-        for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
+        for (name, value) in counters(text)? {
             let place = match name {
                 "MPCapableFallbackSYNACK" | "MPCapableFallbackACK" | "MPCapableDataFallback" => {
                     &mut found.refused
@@ -60,6 +57,20 @@ impl Fallbacks {
     pub fn total(&self) -> u64 {
         self.refused + self.dropped + self.disabled
     }
+}
+
+/// Names and values of MPTCP's counters: a line of names, then one of values.
+fn counters(text: &str) -> Option<impl Iterator<Item = (&str, &str)>> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(TABLE));
+    let (names, values) = (lines.next()?, lines.next()?);
+    Some(names.split_whitespace().zip(values.split_whitespace()))
+}
+
+/// A counter of MPTCP in the calling thread's network namespace (`nstat` writes its name with `MPTcpExt` before it); `None` where the
+/// kernel does not have it.
+pub fn counter(name: &str) -> Option<u64> {
+    let text = fs::read_to_string(NETSTAT).ok()?;
+    counters(&text)?.find(|(found, _)| *found == name)?.1.parse().ok()
 }
 
 /// For how long the kernel opens connections as TCP after it found a blackhole; longer each time again.

@@ -1,5 +1,6 @@
 //! Tests that load no algorithm. Each module has a `/run` and a BPF file system of its own.
 
+mod advise;
 mod carriers;
 mod copy;
 mod mark;

@@ -216,6 +216,7 @@ mod tests {
             ethernet: true,
             link_layer: 1,
             kind: None,
+            lower: None,
             up,
             running: up,
         }

@@ -134,6 +134,12 @@ pub struct Subflow {
     pub bytes_sent: u64,
     /// Bytes retransmitted.
     pub bytes_retransmitted: u64,
+    /// Segments sent with data; the kernel's count begins again at 2^32.
+    #[serde(skip)]
+    pub data_segments_sent: u32,
+    /// Segments received with data; likewise.
+    #[serde(skip)]
+    pub data_segments_received: u32,
     /// Packets delivered to the peer.
     pub delivered_pkt: u32,
     /// Packets delivered whose ACK echoed a congestion mark.
@@ -238,6 +244,8 @@ impl Subflow {
             bytes_received: info.bytes_received,
             bytes_sent: info.bytes_sent,
             bytes_retransmitted: info.bytes_retrans,
+            data_segments_sent: info.data_segs_out,
+            data_segments_received: info.data_segs_in,
             delivered_pkt: info.delivered,
             delivered_ce_pkt: info.delivered_ce,
             not_sent_bytes: info.notsent_bytes,

@@ -43,6 +43,8 @@ fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
         retransmitted_pkt: 0,
         bytes_received: 0,
         bytes_retransmitted: 0,
+        data_segments_sent: 0,
+        data_segments_received: 0,
         delivered_pkt: 0,
         delivered_ce_pkt: 0,
         not_sent_bytes: 0,
