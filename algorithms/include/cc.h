@@ -167,7 +167,8 @@ struct cc_sharing {
 	struct cc_history path[CC_SHARING_PATHS]; /* each written by its path only */
 	int8_t evidence[CC_SHARING_PAIRS];
 	int8_t alone[CC_SHARING_PAIRS]; /* sum of the trials: high if one path alone responds */
-	uint32_t shift;			/* a bin is 2^shift us long; 0: none has begun */
+	/* A bin is 2^shift us long; 0: none has begun.  Highest bit: CC_SHARING_POOLED. */
+	uint32_t shift;
 };
 
 /* An algorithm's own state on one path.  Fits, with the kernel wrapper's needs, in icsk_ca_priv. */

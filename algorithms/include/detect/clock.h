@@ -9,6 +9,10 @@
 #define CC_SHARING_BLOCK      (1u << CC_SHARING_BLOCK_BITS)
 #define CC_SHARING_SHIFT_MIN  6u /* 64 us */
 #define CC_SHARING_SHIFT_MAX  24u
+/*
+ * In `shift`: the connection's clock and trials are those of a pool (pool.h), which also decides.
+ */
+#define CC_SHARING_POOLED (1u << 31)
 #define CC_SHARING_SETTLING_BINS                                                                   \
 	8u /* bins that are left out after one of which nothing is known                           \
 	    */
@@ -47,6 +51,8 @@ CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing 
 {
 	uint32_t longest_us = 0, i, shift = sharing->shift;
 
+	if (shift & CC_SHARING_POOLED)
+		return;
 	CC_FOR_COMPARED(i, cc_group_end(group))
 	{
 		uint32_t srtt = cc_slot_srtt(&group->path[i]);

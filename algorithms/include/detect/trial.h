@@ -50,10 +50,10 @@ CC_INLINE uint8_t cc_sharing_random_bit(const struct cc_event *ev)
 	return (uint8_t)((drawn ^ drawn >> 15) * 0xc2b2ae35u >> 31);
 }
 
-/* True if another trial is due. */
-CC_INLINE int cc_sharing_due(const struct cc_history *h, int32_t suspicion)
+/* True if another trial is due in this bin. */
+CC_INLINE int cc_sharing_due(const struct cc_history *h, uint32_t bin, int32_t suspicion)
 {
-	uint8_t since = (uint8_t)(h->bin - h->tried);
+	uint8_t since = (uint8_t)(bin - h->tried);
 
 	if (suspicion <= CC_SHARING_APART)
 		return since >= CC_SHARING_APART_INTERVAL;
@@ -153,29 +153,48 @@ CC_INLINE uint16_t cc_sharing_expected(uint64_t us, uint32_t wide, uint32_t shif
 }
 
 /*
- * A trial: a random bit decides whether to probe.  A probe is a pause that takes the own share out
- * of the queue; or, of a window that is too narrow for that, one that is wider.
+ * Packets that a probe would move now; 0: no probe is possible.  A probe is a pause that takes the
+ * own share out of the queue; or, of a window that is too narrow for that, one that is wider by
+ * `growth_pkt`.
  */
-CC_INLINE void cc_sharing_trial_begin(const struct cc_event *ev, struct cc_history *h,
-				      uint32_t shift)
+CC_INLINE uint32_t cc_sharing_probe_size(const struct cc_event *ev, const struct cc_history *h,
+					 uint32_t growth_pkt)
 {
 	uint32_t w = cc_window(ev->cwnd_pkt), flight = cc_max(cc_min(ev->in_flight_pkt, w), 1);
 	uint32_t srtt_us = ev->srtt_8us >> 3, least_us = cc_min(ev->min_rtt_us, srtt_us);
 	uint32_t moved, wide = w <= CC_SHARING_NARROW_PKT;
 
-	if (h->hold || h->settle || !srtt_us || w > UINT16_MAX - CC_SHARING_GROWTH_PKT)
-		return;
+	if (h->hold || !srtt_us || w > UINT16_MAX - CC_SHARING_GROWTH_PKT)
+		return 0;
 	moved = (uint32_t)((uint64_t)flight * (srtt_us - least_us) / srtt_us);
 	moved = cc_min(moved, flight / 2);
 	if (wide)
-		moved = CC_SHARING_GROWTH_PKT;
-	if (!moved || ev->state > (wide ? CC_STATE_CWR : CC_STATE_OPEN))
-		return;
-	h->trial = (wide ? CC_SHARING_WIDEN : CC_SHARING_PAUSE) | cc_sharing_random_bit(ev);
+		moved = growth_pkt;
+	return ev->state > (wide ? CC_STATE_CWR : CC_STATE_OPEN) ? 0 : moved;
+}
+
+/* Begins a trial, whose probe moves `moved` packets; `coin` is 1 if it probes, else 0. */
+CC_INLINE void cc_sharing_trial_run(const struct cc_event *ev, struct cc_history *h, uint32_t shift,
+				    uint32_t moved, uint8_t coin)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt), flight = cc_max(cc_min(ev->in_flight_pkt, w), 1);
+	uint32_t srtt_us = ev->srtt_8us >> 3, wide = w <= CC_SHARING_NARROW_PKT;
+
+	h->trial = (wide ? CC_SHARING_WIDEN : CC_SHARING_PAUSE) | coin;
 	h->tried = (uint8_t)h->bin;
 	h->expected = cc_sharing_expected((uint64_t)moved * srtt_us / flight, wide, shift);
 	if (h->trial & CC_SHARING_PROBE)
 		cc_sharing_probe_begin(ev, h, wide ? w + moved : cc_max(flight - moved, 1), shift);
+}
+
+/* A trial: a random bit decides whether to probe. */
+CC_INLINE void cc_sharing_trial_begin(const struct cc_event *ev, struct cc_history *h,
+				      uint32_t shift)
+{
+	uint32_t moved = cc_sharing_probe_size(ev, h, CC_SHARING_GROWTH_PKT);
+
+	if (moved && !h->settle)
+		cc_sharing_trial_run(ev, h, shift, moved, cc_sharing_random_bit(ev));
 }
 
 /*

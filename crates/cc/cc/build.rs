@@ -35,6 +35,7 @@ fn main() {
     for alg in &registry.algorithms {
         build.file(translation_unit(&out, &algorithms, alg));
     }
+    build.file(algorithms.join("pool_native.c"));
     build.compile("vmcc_algorithms");
 }
 

@@ -28,6 +28,7 @@ mod abi;
 mod algorithm;
 mod hooks;
 mod params;
+mod pool;
 pub mod trace;
 pub mod vectors;
 
@@ -37,6 +38,7 @@ pub use abi::{
 };
 pub use algorithm::{Algorithm, AlgorithmInfo, NameTaken, ParamInfo, UnknownAlgorithm};
 pub use params::{ParamError, ParamValue, Params};
+pub use pool::{Pool, PoolMember};
 
 include!(concat!(env!("OUT_DIR"), "/limits.rs"));
 /// Largest window of the validity range, in packets: `CC_MAX_CWND_PKT`.

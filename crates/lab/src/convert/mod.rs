@@ -102,6 +102,7 @@ fn check_host(scenario: &Scenario) -> Result<(), Error> {
         ("join_delay", host.join_delay != linux.join_delay),
         ("hystart", host.hystart != linux.hystart),
         ("packet_memory", host.packet_memory.is_some()),
+        ("pool_routes", host.pool_routes),
     ];
     match differs.iter().find(|(_, differs)| *differs) {
         Some((key, _)) => {

@@ -72,6 +72,7 @@ fn unsupported_settings_of_the_kernel_engine_are_named() {
     refused(&["traffic.measured.scheduler=blest"], "traffic.measured.scheduler");
     refused(&["traffic.measured.ack_path=fixed"], "traffic.measured.ack_path");
     refused(&["host.packet_memory=2304B"], "host.packet_memory");
+    refused(&["host.pool_routes=true"], "host.pool_routes");
     refused(&["traffic.measured.read_rate=1mbit"], "traffic.measured.read_rate");
     let long = ["traffic.measured.write_rate=1mbit", "traffic.measured.write_chunk=2MiB"];
     refused(&long, "traffic.measured.write_chunk");

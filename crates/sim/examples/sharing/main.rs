@@ -19,9 +19,10 @@ use vmcc_scenario::{Document, Overrides};
 use vmcc_sim::{Options, observe_case};
 
 /// Name and settings of an algorithm; `{rtt}` is a round trip with queue, in milliseconds, `{rtt/8}` an eighth of it.
-const DETECTORS: [(&str, &str); 8] = [
+const DETECTORS: [(&str, &str); 9] = [
     ("off", "params.vmcc.trigger = 0"),
     ("correlation", "params.vmcc.detector = \"correlation\""),
+    ("pooled", "pool_routes = true\nparams.vmcc.detector = \"correlation\""),
     ("counts-3", "params.vmcc.detector = \"counts\""),
     ("counts-5", "params.vmcc = { detector = \"counts\", theta = 5, phi = 0.14 }"),
     ("events", "params.vmcc.detector = \"events\""),

@@ -2,7 +2,7 @@
 //!
 //! Every default is Linux's, with the source beside it.
 
-use crate::packet::RouteId;
+use crate::packet::{LinkId, RouteId};
 use crate::time::{Span, Time};
 use crate::traffic::App;
 use vmcc_multipath::{MIN_PATHS, RtoLimits, Scheduler};
@@ -114,6 +114,8 @@ pub struct TcpConfig {
     pub join_half_rtts: u8,
     /// Subflows that stay open when an algorithm finds that they share a bottleneck (d of mTCP's MPd).
     pub min_paths: u32,
+    /// Secret of a run whose hosts pool the evidence of connections on shared bottlenecks; `None`: each connection decides alone.
+    pub pool_secret: Option<u64>,
 }
 
 impl Default for TcpConfig {
@@ -146,6 +148,7 @@ impl Default for TcpConfig {
             max_reordering_pkt: 300,
             join_half_rtts: 2,
             min_paths: MIN_PATHS,
+            pool_secret: None,
         }
     }
 }
@@ -189,12 +192,28 @@ pub struct SubflowSpec {
     pub backup: bool,
     /// Extra time before the join starts, counted from the first acknowledgment after the handshake.
     pub join_delay: Span,
+    /// Link by which data leave the sender, its local interface; `None`: unknown.
+    pub interface: Option<LinkId>,
+    /// The same of the receiver's acknowledgments.
+    pub far_interface: Option<LinkId>,
 }
 
 impl SubflowSpec {
-    /// A subflow over the two routes, neither backup nor delayed.
+    /// A subflow over the two routes, neither backup nor delayed, of unknown interfaces.
     pub fn new(forward: RouteId, reverse: RouteId) -> Self {
-        SubflowSpec { forward, reverse, backup: false, join_delay: Span::ZERO }
+        let (interface, far_interface) = (None, None);
+        SubflowSpec { forward, reverse, backup: false, join_delay: Span::ZERO, interface, far_interface }
+    }
+
+    /// The same subflow as its other end sees it.
+    pub(crate) fn reversed(&self) -> Self {
+        SubflowSpec {
+            forward: self.reverse,
+            reverse: self.forward,
+            interface: self.far_interface,
+            far_interface: self.interface,
+            ..*self
+        }
     }
 }
 

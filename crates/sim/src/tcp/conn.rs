@@ -12,6 +12,7 @@
 
 use super::config::ConnSpec;
 use super::limits::{Limit, LimitClock, LimitTimes};
+use super::pool::Membership;
 use super::subflow::Subflow;
 use crate::engine::Timer;
 use crate::time::Time;
@@ -95,6 +96,8 @@ pub(crate) struct Conn {
     pub(crate) group: Option<Box<Group>>,
     /// Detection of shared bottlenecks; `None` if the algorithm has none.
     pub(crate) sharing: Option<Box<Sharing>>,
+    /// The pool that detects them for it.
+    pub(crate) pool: Option<Membership>,
     pub(crate) app: App,
     pub(crate) app_timer: Timer,
     /// Chunks that a paced application has written.
@@ -160,6 +163,7 @@ impl Conn {
             tails: VecDeque::new(),
             group: (spec.subflows.len() > 1).then(Box::default),
             sharing: None,
+            pool: None,
             app: spec.app.clone(),
             app_timer: Timer::new(),
             chunks: 0,

@@ -10,6 +10,7 @@
 //! | `subflow`, `conn`, `tx` | the sending half |
 //! | `limits` | what limited a connection, and for how long |
 //! | `reorder`, `window`, `rx`, `ack_path` | the receiving half |
+//! | `pool` | connections that detect shared bottlenecks together |
 //! | `app` | what drives connections |
 //! | `carrier` | connections as byte pipes of a session |
 //! | `shard`, `timers`, `world`, `record` | tables, set-up, results |
@@ -24,6 +25,7 @@ mod carrier;
 mod config;
 mod conn;
 mod limits;
+mod pool;
 mod record;
 mod reorder;
 mod rx;

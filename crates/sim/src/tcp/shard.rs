@@ -2,6 +2,7 @@
 
 use super::config::{ConnId, TcpConfig};
 use super::conn::Conn;
+use super::pool::SharedRoutes;
 use super::record::{Response, Sample};
 use super::rx::{MessageAction, Rx, RxConn, RxSubflow};
 use super::subflow::Subflow;
@@ -29,6 +30,8 @@ pub struct Connections {
     pub(crate) responses: Vec<Response>,
     pub(crate) sample_every: Span,
     pub(crate) sample_timer: Timer,
+    /// Connections that detect shared bottlenecks together.
+    pub(crate) pools: Vec<SharedRoutes>,
 }
 
 impl AsRef<Connections> for Connections {
@@ -72,7 +75,23 @@ impl Connections {
         let now = wire.now();
         let config = &self.configs[usize::from(conn.config)];
         let cc = &self.algorithms[usize::from(conn.algorithm)];
-        act(&mut Tx { wire, now, config, cc, conn, subs, rtts: &mut self.rtts })
+        let pool = conn.pool.map(|place| &mut self.pools[place.pool as usize].state);
+        act(&mut Tx { wire, now, config, cc, conn, subs, rtts: &mut self.rtts, pool })
+    }
+
+    /// After an ACK of a pooled connection: what the pool decides now, all its members do.
+    #[inline]
+    fn pool_turn<W: Wire>(&mut self, wire: &mut W, conn: u32) {
+        let Some(place) = self.conns[conn as usize].pool else { return };
+        let (pool, now_us) = (place.pool as usize, wire.now().us().max(1));
+        if self.pools[pool].state.is_due(now_us) && self.pools[pool].turn(&self.conns, &self.subs, now_us) {
+            for member in 0..self.pools[pool].members.len() {
+                let conn = self.pools[pool].members[member];
+                self.with_tx(wire, conn, |tx| {
+                    tx.follow_pool();
+                });
+            }
+        }
     }
 
     /// Changes a subflow of a connection that sends from here.
@@ -224,6 +243,7 @@ impl Table for Connections {
             let conn = self.subs[sub].conn;
             let r = sub - self.conns[conn as usize].first as usize;
             self.with_tx(wire, conn, |tx| tx.on_ack(r, packet, sack));
+            self.pool_turn(wire, conn);
         }
     }
 

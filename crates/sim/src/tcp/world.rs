@@ -4,6 +4,7 @@ use super::ack_path::AckRoutes;
 use super::config::{AlgorithmId, ConfigId, ConnId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
 use super::limits::LimitTimes;
+use super::pool::SharedRoutes;
 use super::record::{FlowRecord, SubflowRecord};
 use super::rx::{MessageAction, RxConn, RxSubflow};
 use super::shard::Connections;
@@ -15,6 +16,7 @@ use crate::packet::RouteId;
 use crate::rtts::RttGroups;
 use crate::time::{Span, Time};
 use crate::traffic::App;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, MAX_PATHS, Params};
 
@@ -34,6 +36,8 @@ pub struct World {
     algorithms: Vec<Selected>,
     shards: Vec<Connections>,
     places: Vec<Place>,
+    /// The pool of two hosts, in the sender's shard.
+    pools: BTreeMap<(u32, u32), u32>,
 }
 
 /// The group of RTTs that nobody counts: more than there are.
@@ -52,6 +56,7 @@ impl World {
             algorithms: Vec::new(),
             shards: vec![Connections::default(); shards],
             places: Vec::new(),
+            pools: BTreeMap::new(),
         }
     }
 
@@ -129,11 +134,7 @@ impl World {
             sender: spec.receiver,
             receiver: spec.sender,
             start: Time::NEVER,
-            subflows: spec
-                .subflows
-                .iter()
-                .map(|s| SubflowSpec { forward: s.reverse, reverse: s.forward, ..*s })
-                .collect(),
+            subflows: spec.subflows.iter().map(SubflowSpec::reversed).collect(),
             ..spec
         };
         let answer = self.insert(&mirror)?;
@@ -224,7 +225,7 @@ impl World {
             return Err(HostError::Full);
         }
 
-        let conn = Conn::new(spec, config.send_buffer_bytes, (global, tx_first), (mss, header));
+        let mut conn = Conn::new(spec, config.send_buffer_bytes, (global, tx_first), (mss, header));
         let mut rx_conn = RxConn::new(config, &conn, spec.read_rate_bps, spec.receiver);
         rx_conn.first = rx_first;
         if let Some(ack_routes) =
@@ -241,6 +242,12 @@ impl World {
         let subs: Vec<Subflow> = spec.subflows.iter().enumerate().map(make_tx).collect();
 
         let hosts = &mut self.shards[usize::from(tx_shard)];
+        if let Some(secret) = config.pool_secret {
+            let ends = (spec.sender, spec.receiver);
+            let at = self.pools.get(&ends).copied();
+            conn.pool = SharedRoutes::join(&mut hosts.pools, at, ends, (tx, &spec.subflows), secret);
+            self.pools.extend(conn.pool.map(|place| (ends, place.pool)));
+        }
         hosts.conns.push(conn);
         hosts.subs.extend(subs);
         hosts.rtts.add_group(spec.group);

@@ -81,6 +81,56 @@ fn one_of_two_paths_through_one_nic_is_closed() {
     }
 }
 
+const POOL: &str = "host.pool_routes=true";
+
+/// Of thirty, sixty subflows are at their floor: alone, most never find out.
+#[test]
+fn pooled_connections_through_one_nic_keep_one_path_each() {
+    for connections in [3, 10, 30] {
+        for seed in 1..4 {
+            let all: Vec<usize> = flows("[0, 0]", connections, seed, &[POOL]).iter().map(closed).collect();
+            assert!(all.iter().all(|closed| *closed == 1), "{connections} connections, seed {seed}: {all:?}");
+        }
+    }
+}
+
+#[test]
+fn pooled_connections_through_two_nics_keep_both_paths() {
+    for connections in [3, 10, 30] {
+        for seed in 1..4 {
+            let flows = flows("[0, 1]", connections, seed, &[POOL]);
+            let all: Vec<usize> = flows.iter().map(closed).collect();
+            assert!(all.iter().all(|closed| *closed == 0), "{connections} connections, seed {seed}: {all:?}");
+            assert!(mbit(&flows) > 187.0, "{connections} connections, seed {seed}: {:.1}", mbit(&flows));
+        }
+    }
+}
+
+#[test]
+fn pool_of_one_or_two_connections_changes_nothing() {
+    for connections in [1, 2] {
+        let [alone, pooled] = [&[][..], &[POOL]].map(|more| {
+            let flows = flows("[0, 0]", connections, 1, more);
+            flows.iter().map(|flow| (closed(flow), flow.delivered_bytes)).collect::<Vec<_>>()
+        });
+        assert_eq!(alone, pooled, "{connections} connections");
+    }
+}
+
+/// A verdict holds for the routes: a connection that begins after it has one path.
+#[test]
+fn connection_that_begins_after_the_verdict_opens_one_path() {
+    let later =
+        "[[traffic]]\nname = \"later\"\nkind = \"bulk\"\nfrom = \"vm0\"\nto = \"client\"\nstart = \"6s\"\n";
+    for (nics, paths) in [("[0, 0]", 1), ("[0, 1]", 2)] {
+        let set = [format!("nic_of_vnic={nics}"), "traffic.bulk.connections=4".into(), POOL.into()];
+        let flows = run(&format!("{TWINS}name = \"bulk\"\n{later}"), set.to_vec(), 1);
+        let last = flows.iter().max_by_key(|flow| flow.start).expect("five");
+        let opened = last.subflows.iter().filter(|subflow| subflow.established).count();
+        assert_eq!(opened, paths, "{nics}");
+    }
+}
+
 /// The paper's test, which compares how many marks there were, is there still: it closes one of two twins.
 #[test]
 fn counts_of_marks_close_a_twin() {

@@ -8,6 +8,7 @@ mod events;
 mod marked_rounds;
 mod model;
 mod pauses;
+mod pool;
 mod probes;
 mod properties;
 mod published_detectors;

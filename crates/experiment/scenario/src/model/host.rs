@@ -103,6 +103,10 @@ pub struct Host {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = vmcc_cc::MAX_PATHS))]
     pub min_paths: Option<u32>,
+    /// Connections between the same two hosts detect shared bottlenecks together, where the algorithm's detector is `correlation`
+    /// (simulator and MPTCP only).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pool_routes: bool,
     /// The largest receive buffer of a connection (`tcp_rmem[2]`). Packets take memory beside their payload, so about half
     /// of it is offered as window: see `packet_memory`.
     pub receive_buffer: Bytes,
@@ -177,6 +181,7 @@ impl Default for Host {
             ack_path: AckPath::Own,
             coupling: None,
             min_paths: None,
+            pool_routes: false,
             receive_buffer: Bytes::new(6 << 20),
             packet_memory: None,
             send_buffer: Bytes::new(4 << 20),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rand_xoshiro::rand_core::Rng;
 use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{AckPath as AckPathConfig, Common, Host, Protocol};
@@ -95,8 +96,9 @@ struct Builder<'a, 'b> {
 impl<'a, 'b> Builder<'a, 'b> {
     fn new(ctx: &'a mut BuildContext<'b>) -> Result<Self, SimError> {
         let mut world = World::new(ctx.shard_of);
+        let pool_secret = ctx.scenario.host.pool_routes.then(|| ctx.streams.stream("pool").next_u64());
         let mut add = |ecn| {
-            let config = TcpConfig { ecn, ..tcp_config(&ctx.scenario.host) };
+            let config = TcpConfig { ecn, pool_secret, ..tcp_config(&ctx.scenario.host) };
             world.add_config(config).map_err(SimError::Config)
         };
         let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
@@ -140,7 +142,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         let (mut opens, mut other) = (planned.from, planned.to);
         if fetches {
             (opens, other) = (other, opens);
-            subflows.iter_mut().for_each(|one| std::mem::swap(&mut one.forward, &mut one.reverse));
+            subflows.iter_mut().for_each(|one| *one = one.reversed());
         }
         let trace = endless(&planned.app);
         self.traced += if trace { subflows.len() } else { 0 };
@@ -253,6 +255,8 @@ impl<'a, 'b> Builder<'a, 'b> {
             let routes =
                 (self.ctx.fabric.route(&route_pair.forward)?, self.ctx.fabric.route(&route_pair.reverse)?);
             let mut subflow = SubflowSpec::new(routes.0, routes.1);
+            subflow.interface = route_pair.forward.first().copied();
+            subflow.far_interface = route_pair.reverse.first().copied();
             if index > 0 {
                 subflow.join_delay = span(self.ctx.scenario.host.join_delay);
             }

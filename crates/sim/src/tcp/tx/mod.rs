@@ -75,6 +75,8 @@ pub(crate) struct Tx<'a, W: Wire> {
     pub(crate) conn: &'a mut Conn,
     pub(crate) subs: &'a mut [Subflow],
     pub(crate) rtts: &'a mut RttGroups,
+    /// That of the connection, if it has one.
+    pub(crate) pool: Option<&'a mut vmcc_cc::Pool>,
 }
 
 type Hook = fn(&Algorithm, &Event, &mut vmcc_cc::Path, Option<&Group>, &Params) -> Decision;
@@ -126,7 +128,16 @@ impl<W: Wire> Tx<'_, W> {
         let waits = self.conn.nxt < self.conn.end || self.conn.has_reinjections();
         let (Some(sharing), Some(group)) = (&mut self.conn.sharing, &self.conn.group) else { return };
         let event = &Event { flags: event.flags.with(EventFlags::CWND_LIMITED, waits), ..*event };
-        let decision = self.cc.algorithm.detect(event, group, sharing, &self.cc.params);
+        let pool = self.pool.as_deref_mut().zip(self.conn.pool);
+        if let Some((pool, _)) = &pool {
+            pool.lead(sharing);
+        }
+        let mut decision = self.cc.algorithm.detect(event, group, sharing, &self.cc.params);
+        if let Some((pool, place)) = pool {
+            let own = pool.on_ack(event, group, usize::from(place.routes[r]), sharing);
+            decision.set |= own.set;
+            decision.peer = if own.set == DecisionFlags::NONE { decision.peer } else { own.peer };
+        }
         if decision.set != DecisionFlags::NONE {
             self.apply(r, &decision, event.cause);
             self.publish(r);
@@ -153,11 +164,35 @@ impl<W: Wire> Tx<'_, W> {
             self.conn.selector.only = None;
         }
         if let Some(kept) = decision.close_in_favor_of() {
-            let peer_lives =
-                kept != r && self.subs.get(kept).is_some_and(|s| s.status == Status::Established);
-            let others = self.subs.iter().enumerate().filter(|(i, s)| *i != r && in_use(s)).count();
-            if peer_lives && may_suppress(others, self.config.min_paths) {
-                self.close_subflow(r, Closing::Shared);
+            self.close_shared(r, kept);
+        }
+    }
+
+    /// Closes subflow `r`, which shares a bottleneck with `kept`, if that one lives and others are left.
+    fn close_shared(&mut self, r: usize, kept: usize) {
+        let peer_lives = kept != r && self.subs.get(kept).is_some_and(|s| s.status == Status::Established);
+        let others = self.subs.iter().enumerate().filter(|(i, s)| *i != r && in_use(s)).count();
+        if peer_lives && may_suppress(others, self.config.min_paths) {
+            self.close_subflow(r, Closing::Shared);
+        }
+    }
+
+    /// The subflow that the pool keeps instead of subflow `r`, if there is one.
+    fn kept_by_pool(&self, r: usize) -> Option<usize> {
+        let place = self.conn.pool?;
+        let kept = self.pool.as_deref()?.kept(usize::from(place.routes[r]))?;
+        place.subflow_on(kept, self.subs.len())
+    }
+
+    /// Closes the subflows on routes that the pool does not keep.
+    pub(crate) fn follow_pool(&mut self) {
+        for r in 0..self.subs.len() {
+            if let Some(kept) = self.kept_by_pool(r)
+                && self.subs[r].status == Status::Established
+                && !self.conn.finished
+            {
+                self.close_shared(r, kept);
+                self.push(None);
             }
         }
     }

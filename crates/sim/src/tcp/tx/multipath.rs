@@ -77,7 +77,7 @@ impl<W: Wire> Tx<'_, W> {
         self.push(Some(r));
     }
 
-    /// Asks for further subflows once the other end has sent an ACK besides the handshake's: only then does the opener know
+    /// Asks for further subflows, but those that the pool knows to share a bottleneck, once the other end has sent an ACK besides the handshake's: only then does the opener know
     /// that it has the key (RFC 8684 section 3.1), and Linux's path manager begins (`check_fully_established`). Servers have
     /// theirs from the first request on (`open_established`).
     pub(super) fn join_others(&mut self) {
@@ -86,7 +86,8 @@ impl<W: Wire> Tx<'_, W> {
         }
         self.conn.joins_begun = true;
         for other in 1..self.subs.len() {
-            if self.subs[other].status == Status::Idle {
+            let shares = self.kept_by_pool(other).is_some_and(|kept| self.subs[kept].is_established());
+            if self.subs[other].status == Status::Idle && !shares {
                 let delay = self.subs[other].join_delay;
                 self.open_subflow(other, delay);
             }
