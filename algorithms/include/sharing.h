@@ -64,7 +64,7 @@ CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_grou
 			cc_sharing_evaluate(sharing, me, h->bin - since);
 		h->trial = 0;
 	}
-	if (sharing->shift & CC_SHARING_POOLED)
+	if (cc_sharing_is_pooled(sharing))
 		return;
 	cc_sharing_verdict(group, sharing, me, &v);
 	if (v.suspicion <= CC_SHARING_APART)
@@ -73,7 +73,7 @@ CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_grou
 		out->set |= CC_CLOSE_PATH;
 		out->peer = v.kept;
 	} else if (v.others && !h->trial && cc_sharing_due(h, h->bin, v.suspicion)) {
-		cc_sharing_trial_begin(ev, h, sharing->shift & 31);
+		cc_sharing_trial_join(ev, h, sharing->shift & 31, 0);
 	}
 }
 

@@ -46,12 +46,22 @@ CC_INLINE uint64_t cc_sharing_next(uint64_t at)
 	return at + 1 < CC_SHARING_BINS ? at + 1 : 0;
 }
 
+/* True if a pool has the clock and decides.  The kernel has no pools. */
+CC_INLINE int cc_sharing_is_pooled(CC_UNUSED const struct cc_sharing *sharing)
+{
+#ifdef __bpf__
+	return 0;
+#else
+	return !!(sharing->shift & CC_SHARING_POOLED);
+#endif
+}
+
 /* Keeps bins near the longest RTT; a new length restarts all histories. */
 CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing *sharing)
 {
 	uint32_t longest_us = 0, i, shift = sharing->shift;
 
-	if (shift & CC_SHARING_POOLED)
+	if (cc_sharing_is_pooled(sharing))
 		return;
 	CC_FOR_COMPARED(i, cc_group_end(group))
 	{

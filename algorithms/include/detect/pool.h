@@ -40,8 +40,6 @@
 #define CC_POOL_LAG 2u
 /* Bins until the response to a trial is known. */
 #define CC_POOL_EFFECT_BINS 2u
-/* Growth of a narrow window in a probe: all grow together. */
-#define CC_POOL_GROWTH_PKT 1u
 /* A trial counts if it moves this part of the packets in flight. */
 #define CC_POOL_LEAST_PART 16u
 /* Evidence of the two camps of a mixture. */
@@ -354,22 +352,18 @@ CC_INLINE void cc_pool_on_ack(const struct cc_event *ev, const struct cc_group *
 	struct cc_pool_route *r = &p->route[route & (CC_SHARING_PATHS - 1)];
 	const struct cc_history *trial = &p->sharing.path[route & (CC_SHARING_PATHS - 1)];
 	struct cc_history *h = &own->path[cc_sharing_own(ev)];
-	uint32_t w = cc_window(ev->cwnd_pkt), narrow = w <= CC_SHARING_NARROW_PKT, moved;
+	uint32_t w = cc_window(ev->cwnd_pkt), narrow = w <= CC_SHARING_NARROW_PKT;
 
 	if (p->mixed >> (route & (CC_SHARING_PATHS - 1)) & 1)
 		cc_sharing_close(group, own, cc_sharing_own(ev), out);
 	if (!trial->trial || trial->tried != (uint8_t)h->bin || h->tried == trial->tried)
 		return;
 	h->tried = trial->tried;
-	moved = cc_sharing_probe_size(ev, h, CC_POOL_GROWTH_PKT);
 	r->members++;
 	r->windows_pkt += w;
 	/* Of a narrow window an ACK leaves next to nothing in flight. */
 	r->flight_pkt += narrow ? w : cc_max(cc_min(ev->in_flight_pkt, w), 1);
-	if (!moved || narrow != !!(trial->trial & CC_SHARING_WIDEN))
-		return;
-	r->moved_pkt += moved;
-	cc_sharing_trial_run(ev, h, own->shift & 31, moved, trial->trial & CC_SHARING_PROBE);
+	r->moved_pkt += cc_sharing_trial_join(ev, h, own->shift & 31, trial->trial);
 }
 
 #endif /* VMCC_DETECT_POOL_H */

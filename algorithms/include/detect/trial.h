@@ -11,7 +11,9 @@
  */
 #define CC_SHARING_NARROW_PKT 8u
 #define CC_SHARING_GROWTH_PKT 3u
-#define CC_SHARING_GROWN_PKT  (CC_SHARING_NARROW_PKT + CC_SHARING_GROWTH_PKT)
+/* In a pool all grow together. */
+#define CC_SHARING_POOLED_GROWTH_PKT 1u
+#define CC_SHARING_GROWN_PKT	     (CC_SHARING_NARROW_PKT + CC_SHARING_GROWTH_PKT)
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
 /*
@@ -153,48 +155,34 @@ CC_INLINE uint16_t cc_sharing_expected(uint64_t us, uint32_t wide, uint32_t shif
 }
 
 /*
- * Packets that a probe would move now; 0: no probe is possible.  A probe is a pause that takes the
- * own share out of the queue; or, of a window that is too narrow for that, one that is wider by
- * `growth_pkt`.
+ * A trial: a random bit decides whether to probe.  A probe is a pause that takes the own share out
+ * of the queue; or, of a window that is too narrow for that, one that is wider.  If `order` is not
+ * 0, it is a pool's: the kind of trial, and the bit.  Returns the packets that a probe moves.
  */
-CC_INLINE uint32_t cc_sharing_probe_size(const struct cc_event *ev, const struct cc_history *h,
-					 uint32_t growth_pkt)
+CC_INLINE uint32_t cc_sharing_trial_join(const struct cc_event *ev, struct cc_history *h,
+					 uint32_t shift, uint8_t order)
 {
 	uint32_t w = cc_window(ev->cwnd_pkt), flight = cc_max(cc_min(ev->in_flight_pkt, w), 1);
 	uint32_t srtt_us = ev->srtt_8us >> 3, least_us = cc_min(ev->min_rtt_us, srtt_us);
 	uint32_t moved, wide = w <= CC_SHARING_NARROW_PKT;
 
-	if (h->hold || !srtt_us || w > UINT16_MAX - CC_SHARING_GROWTH_PKT)
+	if (h->hold || (h->settle && !order) || !srtt_us || w > UINT16_MAX - CC_SHARING_GROWTH_PKT)
 		return 0;
 	moved = (uint32_t)((uint64_t)flight * (srtt_us - least_us) / srtt_us);
 	moved = cc_min(moved, flight / 2);
 	if (wide)
-		moved = growth_pkt;
-	return ev->state > (wide ? CC_STATE_CWR : CC_STATE_OPEN) ? 0 : moved;
-}
-
-/* Begins a trial, whose probe moves `moved` packets; `coin` is 1 if it probes, else 0. */
-CC_INLINE void cc_sharing_trial_run(const struct cc_event *ev, struct cc_history *h, uint32_t shift,
-				    uint32_t moved, uint8_t coin)
-{
-	uint32_t w = cc_window(ev->cwnd_pkt), flight = cc_max(cc_min(ev->in_flight_pkt, w), 1);
-	uint32_t srtt_us = ev->srtt_8us >> 3, wide = w <= CC_SHARING_NARROW_PKT;
-
-	h->trial = (wide ? CC_SHARING_WIDEN : CC_SHARING_PAUSE) | coin;
+		moved = order ? CC_SHARING_POOLED_GROWTH_PKT : CC_SHARING_GROWTH_PKT;
+	if (!moved || ev->state > (wide ? CC_STATE_CWR : CC_STATE_OPEN))
+		return 0;
+	if (order && wide != !!(order & CC_SHARING_WIDEN))
+		return 0;
+	h->trial = (wide ? CC_SHARING_WIDEN : CC_SHARING_PAUSE) |
+		   (order ? order & CC_SHARING_PROBE : cc_sharing_random_bit(ev));
 	h->tried = (uint8_t)h->bin;
 	h->expected = cc_sharing_expected((uint64_t)moved * srtt_us / flight, wide, shift);
 	if (h->trial & CC_SHARING_PROBE)
 		cc_sharing_probe_begin(ev, h, wide ? w + moved : cc_max(flight - moved, 1), shift);
-}
-
-/* A trial: a random bit decides whether to probe. */
-CC_INLINE void cc_sharing_trial_begin(const struct cc_event *ev, struct cc_history *h,
-				      uint32_t shift)
-{
-	uint32_t moved = cc_sharing_probe_size(ev, h, CC_SHARING_GROWTH_PKT);
-
-	if (moved && !h->settle)
-		cc_sharing_trial_run(ev, h, shift, moved, cc_sharing_random_bit(ev));
+	return moved;
 }
 
 /*

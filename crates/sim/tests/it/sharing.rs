@@ -83,14 +83,12 @@ fn one_of_two_paths_through_one_nic_is_closed() {
 
 const POOL: &str = "host.pool_routes=true";
 
-/// Of thirty, sixty subflows are at their floor: alone, most never find out.
+/// Alone, some of ten find out within the same time.
 #[test]
-fn pooled_connections_through_one_nic_keep_one_path_each() {
-    for connections in [3, 10, 30] {
-        for seed in 1..4 {
-            let all: Vec<usize> = flows("[0, 0]", connections, seed, &[POOL]).iter().map(closed).collect();
-            assert!(all.iter().all(|closed| *closed == 1), "{connections} connections, seed {seed}: {all:?}");
-        }
+fn ten_pooled_connections_through_one_nic_keep_one_path_each() {
+    for seed in 1..4 {
+        let all: Vec<usize> = flows("[0, 0]", 10, seed, &[POOL]).iter().map(closed).collect();
+        assert!(all.iter().all(|closed| *closed == 1), "seed {seed}: {all:?}");
     }
 }
 
