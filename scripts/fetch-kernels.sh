@@ -160,13 +160,14 @@ whether it has these suites (VMCC_SUITES)."
 # Every package that belongs to a cloud kernel, one name a line. Debian split the image in 7.0:
 # what was linux-image is now linux-binary (signed or not), linux-modules and linux-base.
 apt-cache pkgnames | grep -E '^linux-(image|binary|binary-unsigned|modules|base)-[0-9].*-cloud-amd64$' |
-	grep -v -- '-dbg' >"$work/names"
+	grep -v -- '-dbg' >"$work/names" ||
+	stop "the mirror has no cloud kernel in ${suites[*]}: check the mirror in apt's sources (DEBIAN_MIRROR) and the suites (VMCC_SUITES)."
 
 newest_release() {
 	local prefix="$1\."
 	[ "$1" != newest ] || prefix='[0-9]'
 	# Without release candidates.
-	sed -nE "s/^linux-(image|binary|binary-unsigned)-($prefix.*)/\2/p" "$work/names" | grep -v -- '-rc' |
+	sed -nE "s/^linux-(image|binary|binary-unsigned)-($prefix.*)/\2/p" "$work/names" | { grep -v -- '-rc' || true; } |
 		sort -uV | tail -n 1
 }
 

@@ -98,8 +98,8 @@ fn of((subflows, accept): (u32, u32), endpoints: &[Endpoint]) -> Option<String> 
     let text = if subflows == 0 {
         "every MPTCP connection stays with its first path, at either end: the limit of additional subflows is 0; set it to \
          2 or more (`ip mptcp limits set subflows 2`, `mptcp.subflows` in the agent's file)"
-    } else if accept == 0 && !has(Endpoint::SUBFLOW | Endpoint::FULLMESH | Endpoint::SIGNAL) {
-        "no MPTCP connection gets a second path by this end: it has no endpoint, and accepts no announced address; a client \
+    } else if accept == 0 && !has(Endpoint::SUBFLOW | Endpoint::SIGNAL) {
+        "no MPTCP connection gets a second path by this end: it has no `subflow` or `signal` endpoint, and accepts no announced address; a client \
          needs `ip mptcp limits set add_addr_accepted 2` (`mptcp.accept`) or a `subflow` endpoint, a server a `signal` endpoint"
     } else {
         return None;
@@ -130,7 +130,11 @@ mod tests {
         assert!(limit((0, 8), &[]).contains("additional subflows is 0"));
         assert!(limit((2, 0), &[]).contains("accepts no announced address"), "the kernel's defaults");
         assert!(limit((2, 0), &[endpoint(Endpoint::LAMINAR)]).contains("accepts no announced address"));
-        assert!(limit((2, 0), &[endpoint(Endpoint::SUBFLOW | Endpoint::IMPLICIT)]).contains("no endpoint"));
+        assert!(limit((2, 0), &[endpoint(Endpoint::SUBFLOW | Endpoint::IMPLICIT)]).contains("no `subflow`"));
+        assert!(
+            limit((2, 0), &[endpoint(Endpoint::FULLMESH)]).contains("no `subflow`"),
+            "it qualifies `subflow`"
+        );
         for (limits, flags) in
             [((1, 0), Endpoint::SUBFLOW), ((1, 0), Endpoint::SIGNAL), ((1, 1), Endpoint::LAMINAR)]
         {

@@ -446,4 +446,12 @@ fn root_laminar_endpoints_give_disjoint_paths() {
     assert_eq!(distinct(all.iter().map(|(local, _)| local).collect()), 4, "{all:?}");
     assert_eq!(distinct(all.iter().map(|(_, remote)| remote).collect()), 4, "{all:?}");
     assert_eq!(once.len(), 4, "both connections pair the same addresses, each with one: {all:?}");
+    // An outage removes no endpoint: Linux would open no path to one that is added beside running connections.
+    run(&format!("ip -n {router} link set c2 down"));
+    until("no carrier", || !is_operational(&client, "c2"));
+    agent.signal(Signal::SIGHUP);
+    agent.hears("read again");
+    assert!(endpoints(&client).contains("10.10.2.1 "), "{}", endpoints(&client));
+    run(&format!("ip -n {router} link set c2 up"));
+    until("four paths each again", || pairs() == all);
 }

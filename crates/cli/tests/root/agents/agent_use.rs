@@ -221,6 +221,51 @@ fn root_id_of_the_file_moves_an_automatic_one() {
 }
 
 #[test]
+fn root_ids_of_the_file_can_rotate_in_one_round() {
+    let pair = Pair::new();
+    let write = |ids: [u8; 3]| {
+        let rule = |link: usize| format!("nic = 'p{link}'\nid = {}", ids[link]);
+        let signal = "\nflags = ['signal']\n[[host.mptcp.endpoint]]\n";
+        pair.write(&(0..LINKS).map(rule).collect::<Vec<_>>().join(signal));
+        let text = fs::read_to_string(pair.file()).unwrap();
+        fs::write(pair.file(), text.replace("interval = '1s'", "interval = '3600s'")).unwrap();
+    };
+    write([1, 2, 3]);
+    let mut agent = pair.agent();
+    let _server = Server::start_multipath(&pair.server, PORT);
+    let _client = pair.client();
+    pair.until_paths(0..3);
+    for ids in [[2, 3, 1], [1, 3, 2]] {
+        write(ids);
+        agent.signal(Signal::SIGHUP);
+        agent.hears("read again");
+        until("every new id", || {
+            let all = endpoints(&pair.server);
+            (0..LINKS).all(|link| all.contains(&format!("10.9.{link}.1 id {} ", ids[link])))
+        });
+        pair.until_paths(0..3);
+    }
+    assert!(!agent.heard().contains("another endpoint's"), "{}", agent.heard());
+}
+
+#[test]
+fn root_endpoint_keeps_its_id_when_the_new_one_is_taken() {
+    let pair = Pair::new();
+    pair.write("nic = 'p1'\nid = 2");
+    let mut agent = pair.agent();
+    run(&format!("ip -n {} mptcp endpoint add 10.9.0.1 id 7 subflow", pair.server));
+    let _server = Server::start_multipath(&pair.server, PORT);
+    let _client = pair.client();
+    pair.until_paths(0..2);
+    pair.write("nic = 'p1'\nid = 7");
+    agent.signal(Signal::SIGHUP);
+    agent.hears("its id 7 is another endpoint's");
+    let all = endpoints(&pair.server);
+    assert!(all.contains("10.9.1.1 id 2 "), "{all}");
+    assert_eq!(pair.subflows(1).len(), CONNECTIONS, "none lost its path");
+}
+
+#[test]
 fn root_endpoint_that_another_program_replaces_is_one_warning() {
     let pair = Pair::new();
     pair.write("nic = 'p1'");

@@ -266,6 +266,9 @@ fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), InvalidConfig> {
         return Err(InvalidConfig::key(format!("{at}.port"), "only an address that is announced has a port")
             .help("add the flag `signal`"));
     }
+    if rule.port.is_some() && has(EndpointFlag::Subflow) {
+        return flags("Linux takes `subflow` only without a `port`; leave one of them out");
+    }
     if rule.id.is_some() && rule.nic.contains(['*', '?']) {
         return Err(InvalidConfig::key(
             format!("{at}.id"),

@@ -129,6 +129,11 @@ fn diagnostics_name_line_and_suggestion() {
         ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = ['signl']", 3, "did you mean `signal`?"),
         ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = []", 3, "what it is for"),
         ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = ['signal', 'fullmesh']", 3, "only apart"),
+        (
+            "[[host.mptcp.endpoint]]\nnic = 'e'\nport = 5201\nflags = ['signal', 'subflow']",
+            4,
+            "only without a `port`",
+        ),
         ("[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b/c'", 4, "/run/netns"),
         ("[[namespace]]\nname = 'a'\ncongestion_control = 'mp_lia'", 3, "[algorithm.lia]"),
         ("[port.tap0]\nrate = '1Mb'", 2, "1Mb"),

@@ -2,7 +2,9 @@
 
 use super::cgroups;
 use super::readiness::Ids;
-use super::resource::{Limit, Resource, ResourceError, UPGRADED, endpoint_text, params_text, port_text};
+use super::resource::{
+    Limit, Resource, ResourceError, UPGRADED, endpoint_id, endpoint_text, params_text, port_text,
+};
 use crate::config::{CgroupRule, Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings, SysctlName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -110,16 +112,18 @@ pub(crate) fn endpoints(
     there: &[Endpoint],
     ids: &mut Ids,
 ) -> (Desired, Vec<String>) {
-    let by_index: BTreeMap<u32, &Vec<&EndpointRule>> = named
-        .iter()
-        .map(|(nic, rules)| (nic.index, rules))
-        .filter(|(index, _)| ready.contains(index))
-        .collect();
+    let by_index: BTreeMap<u32, (bool, &Vec<&EndpointRule>)> =
+        named.iter().map(|(nic, rules)| (nic.index, (nic.up, rules))).collect();
     let endpoint = |found: &HostAddress| {
-        let rule = by_index.get(&found.port)?.iter().find(|rule| fits(rule.family, found.address))?;
+        let (up, rules) = by_index.get(&found.port)?;
+        let rule = rules.iter().find(|rule| fits(rule.family, found.address))?;
         let flags = rule.flags.iter().map(|flag| bit(*flag)).fold(0, std::ops::BitOr::bitor);
         let (id, port) = (rule.id.map_or(0, NonZeroU8::get), rule.port.map(NonZeroU16::get));
-        Some(Endpoint { id, address: found.address, port, flags, device: found.port })
+        let endpoint = Endpoint { id, address: found.address, port, flags, device: found.port };
+        // Linux uses a laminar endpoint when the peer announces an address: removed with the carrier, it would open no path
+        // when that returns.
+        let is_kept = || *up && flags & Endpoint::LAMINAR != 0 && is_there(&endpoint, there);
+        (ready.contains(&found.port) || is_kept()).then_some(endpoint)
     };
     let mut warnings = Vec::new();
     let all = addresses.iter().filter(|address| address.usable).filter_map(endpoint);
@@ -132,6 +136,45 @@ pub(crate) fn endpoints(
     let numbers: BTreeMap<Resource, u8> = there.iter().map(|one| (Resource::endpoint(one), one.id)).collect();
     desired.sort_by_key(|one| numbers.get(&Resource::endpoint(one)).is_none_or(|id| *id == one.id));
     (desired.iter().map(|one| (Resource::endpoint(one), endpoint_text(one))).collect(), warnings)
+}
+
+/// Of endpoints whose id changes those that need the id of another one of them, and these; empty if no id is waited for.
+/// `is_fixed`: the endpoint cannot be removed now.
+pub(crate) fn exchanges(
+    desired: &Desired,
+    there: &[Endpoint],
+    mut is_fixed: impl FnMut(&Endpoint) -> bool,
+) -> Vec<(Resource, String)> {
+    let ids: BTreeMap<Resource, &Endpoint> = there.iter().map(|one| (Resource::endpoint(one), one)).collect();
+    let owners: BTreeMap<u8, Resource> = there.iter().map(|one| (one.id, Resource::endpoint(one))).collect();
+    let mut moves: BTreeMap<&Resource, (u8, &String)> = desired
+        .iter()
+        .filter_map(|(resource, value)| {
+            let id = endpoint_id(value)?;
+            (ids.get(resource)?.id != id).then_some((resource, (id, value)))
+        })
+        .collect();
+    let waits =
+        |moves: &BTreeMap<_, (u8, &String)>, id| owners.get(&id).is_some_and(|one| moves.contains_key(one));
+    if !moves.values().any(|(id, _)| waits(&moves, *id)) {
+        return Vec::new();
+    }
+    moves.retain(|resource, _| !is_fixed(ids[resource]));
+    // The id of one that stays is not free.
+    loop {
+        let before = moves.clone();
+        moves.retain(|_, (id, _)| !owners.contains_key(id) || waits(&before, *id));
+        if moves.len() == before.len() {
+            break;
+        }
+    }
+    moves.into_iter().map(|(resource, (_, value))| (resource.clone(), value.clone())).collect()
+}
+
+fn is_there(endpoint: &Endpoint, there: &[Endpoint]) -> bool {
+    there
+        .iter()
+        .any(|one| Resource::endpoint(one) == Resource::endpoint(endpoint) && one.device == endpoint.device)
 }
 
 /// Of endpoints with the same address those of the interface with the lowest index: the kernel takes one.
@@ -272,6 +315,51 @@ mod tests {
             ]
         );
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn endpoints_that_exchange_ids_move_together() {
+        let one = |host: u8, id| {
+            let address = IpAddr::from([10, 0, host, 1]);
+            Endpoint { id, address, port: None, flags: Endpoint::SUBFLOW, device: u32::from(host) }
+        };
+        let there = [one(1, 1), one(2, 2), one(3, 3), one(4, 4)];
+        let moved = |ids: [u8; 4], fixed: &[u8]| {
+            let desired: Desired = (1..)
+                .zip(ids)
+                .map(|(host, id)| (Resource::endpoint(&one(host, id)), endpoint_text(&one(host, id))))
+                .collect();
+            let moves = exchanges(&desired, &there, |one| fixed.contains(&one.id));
+            moves.iter().map(|(_, text)| endpoint_id(text).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(moved([2, 3, 4, 1], &[]), [2, 3, 4, 1]);
+        assert_eq!(moved([2, 1, 3, 4], &[]), [2, 1]);
+        assert_eq!(moved([2, 5, 3, 4], &[]), [2, 5], "a chain");
+        assert!(moved([7, 8, 3, 4], &[]).is_empty(), "nothing waits");
+        assert!(moved([2, 3, 4, 1], &[3]).is_empty(), "a cycle with one that stays");
+        assert_eq!(moved([2, 5, 4, 3], &[4]), [2, 5]);
+    }
+
+    #[test]
+    fn laminar_endpoint_stays_without_a_carrier() {
+        let nics = [nic(2, "eth0", true), nic(3, "eth1", true), nic(4, "eth2", false)];
+        let at = |port, text: &str| HostAddress { port, address: text.parse().unwrap(), usable: true };
+        let addresses = [at(2, "10.0.0.1"), at(3, "10.0.1.1"), at(4, "10.0.2.1")];
+        let of_kernel = |id: u8, flags| {
+            let HostAddress { port, address, .. } = addresses[usize::from(id) - 1];
+            Endpoint { id, address, port: None, flags, device: port }
+        };
+        let kept = |flag, there: &[Endpoint]| {
+            let rules = [rule("eth*", &[flag], Family::Any)];
+            let (desired, _) =
+                endpoints(&named(&rules, &nics), &[].into(), &addresses, there, &mut Ids::default());
+            desired.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
+        let all = |flags| [of_kernel(1, flags), of_kernel(2, flags), of_kernel(3, flags)];
+        let laminar = kept(EndpointFlag::Laminar, &all(Endpoint::LAMINAR));
+        assert_eq!(laminar, ["laminar dev 2 id 1", "laminar dev 3 id 2"], "those of interfaces that are up");
+        assert!(kept(EndpointFlag::Laminar, &[]).is_empty(), "none is added without a carrier");
+        assert!(kept(EndpointFlag::Subflow, &all(Endpoint::SUBFLOW)).is_empty());
     }
 
     #[test]

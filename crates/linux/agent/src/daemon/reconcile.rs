@@ -6,7 +6,9 @@ use super::desired::{self, Desired};
 use super::event::Event;
 use super::readiness::Readiness;
 use super::record::{self, Place, Record};
-use super::resource::{Resource, ResourceError, all_endpoints, endpoint_text, follow, is_implicit};
+use super::resource::{
+    Resource, ResourceError, all_endpoints, endpoint_text, follow, is_implicit, waits_for_announcements,
+};
 use super::settling::Settling;
 use super::usage::{InUse, Usage};
 use crate::config::{Config, Settings};
@@ -194,6 +196,7 @@ impl<'a> Reconciler<'a> {
         desired.extend(ports);
         // First, as there may be no room for more endpoints.
         self.roll_back_undesired(place, &desired);
+        self.exchange_ids(place, &desired, &there);
         let unsettled = self.unsettled(place, &desired, &there);
         let there = there.iter().filter(|one| !is_implicit(one));
         self.set_all(place, &unsettled, &there.map(Resource::endpoint).collect());
@@ -298,6 +301,27 @@ impl<'a> Reconciler<'a> {
         Ok(())
     }
 
+    /// Gives endpoints the ids of each other: all that move are removed before one is added. An endpoint that connections
+    /// depend on keeps its id, and so does each that was to have that id.
+    fn exchange_ids(&mut self, place: &Place, desired: &Desired, there: &[Endpoint]) {
+        let moves = desired::exchanges(desired, there, |one| !matches!(self.usage.of(one), Ok(None)));
+        let mut removed = Vec::new();
+        for (resource, value) in &moves {
+            match resource.write(None, &mut self.usage) {
+                Ok(()) => removed.push((resource, value)),
+                Err(fault) => self.problem(&format!("{}: {resource}", place.name), &fault),
+            }
+        }
+        for (resource, value) in removed {
+            let begins = self.state.settling.begin(place, resource, value).into_owned();
+            let added = resource.write(Some(&begins), &mut self.usage);
+            if let Err(fault) = added.and_then(|()| self.note(place, resource, begins)) {
+                self.state.settling.failed(place, resource);
+                self.problem(&format!("{}: {resource}", place.name), &fault);
+            }
+        }
+    }
+
     /// Notes the value that an endpoint of the record has now.
     fn note(&mut self, place: &Place, resource: &Resource, value: String) -> Result<(), ResourceError> {
         let Some(entry) = self.record.find(place, resource) else { return Ok(()) };
@@ -353,7 +377,12 @@ impl<'a> Reconciler<'a> {
                 }
                 Err(fault) => self.problem(&format!("{}: {resource}", place.name), &fault),
                 // One that was there has settled, or has other flags: that is no addition, and its trials go on.
-                Ok(()) if is_endpoint && self.events.len() > said && !there.contains(resource) => {
+                Ok(())
+                    if is_endpoint
+                        && self.events.len() > said
+                        && !there.contains(resource)
+                        && !waits_for_announcements(value) =>
+                {
                     self.state.readiness.added(place.cookie, resource)
                 }
                 Ok(()) => {}

@@ -102,9 +102,15 @@ pub(crate) enum ResourceError {
     )]
     NoRoom { without: usize },
     #[error(
-        "its id {id} is another endpoint's: give another `id`, or remove that one (`ip mptcp endpoint delete id {id}`)"
+        "its id {id} is another endpoint's: give another `id`, or remove that one when no connection uses it (`ip mptcp endpoint \
+         delete id {id}`)"
     )]
     IdTaken { id: u8 },
+    #[error(
+        "port {port} is taken there, for up to a minute by connections that have ended; it is tried again, or give another \
+         `port`"
+    )]
+    PortTaken { port: u16 },
     #[error("it is {now} now, and still served; rename it back, or name it so in the file")]
     Renamed { now: String },
     #[error("another program has set it: {found}; it is left alone")]
@@ -392,6 +398,11 @@ fn endpoint(address: IpAddr, port: Option<u16>, text: &str) -> Option<Endpoint> 
     Some(Endpoint { id: id.parse().ok()?, address, port, flags, device: device.parse().ok()? })
 }
 
+/// The id in the value of an endpoint.
+pub(crate) fn endpoint_id(text: &str) -> Option<u8> {
+    text.split_once(ID)?.1.parse().ok()
+}
+
 /// Value of an endpoint while its subflows join: a backup. `None` if it is one anyway.
 pub(crate) fn settling_text(resource: &Resource, text: &str) -> Option<String> {
     let desired = endpoint(resource.address()?, None, text)?;
@@ -410,6 +421,18 @@ pub(crate) fn all_endpoints() -> Result<(PathManager, Vec<Endpoint>), ResourceEr
 /// Tests for an endpoint that the kernel made by itself; one of the same address may take its place.
 pub(crate) fn is_implicit(endpoint: &Endpoint) -> bool {
     endpoint.flags & Endpoint::IMPLICIT != 0
+}
+
+/// Tests for an id that an endpoint of another address or port has.
+fn is_id_of_another(desired: &Endpoint, there: &[Endpoint]) -> bool {
+    let key = |one: &Endpoint| (one.address, one.port);
+    desired.id != 0 && there.iter().any(|one| one.id == desired.id && key(one) != key(desired))
+}
+
+/// Tests the value of an endpoint that Linux uses only when the peer announces an address: recreating it opens no path.
+pub(crate) fn waits_for_announcements(text: &str) -> bool {
+    let flags = text.split_once(" dev ").map_or(text, |(flags, _)| flags);
+    flags.split(',').all(|flag| flag == "laminar" || flag == "backup")
 }
 
 fn read_endpoint(address: IpAddr, port: Option<u16>) -> Result<Option<String>, ResourceError> {
@@ -440,6 +463,10 @@ fn write_endpoint(
         if let Some(in_use) = usage.of(found)? {
             return Err(ResourceError::InUse(in_use));
         }
+        // Before the endpoint is removed: one with its old id is better than none.
+        if let Some(desired) = desired.filter(|desired| is_id_of_another(desired, &there)) {
+            return Err(ResourceError::IdTaken { id: desired.id });
+        }
         manager.remove(found).map_err(netlink("remove an endpoint of MPTCP"))?;
         usage.removed(found);
     }
@@ -450,6 +477,9 @@ fn write_endpoint(
     }
     manager.add(&desired).map_err(|source| match os_code(&source) {
         Some(nix::libc::EBUSY) if desired.id != 0 => ResourceError::IdTaken { id: desired.id },
+        Some(nix::libc::EADDRINUSE) if port.is_some() => {
+            ResourceError::PortTaken { port: port.unwrap_or_default() }
+        }
         _ => netlink("add an endpoint of MPTCP")(source),
     })
 }
