@@ -97,13 +97,11 @@ pub(crate) struct Conn {
     /// Detection of shared bottlenecks; `None` if the algorithm has none.
     pub(crate) sharing: Option<Box<Sharing>>,
     /// The pool that detects them for it.
-    pub(crate) pool: Option<Membership>,
+    pub(crate) pool: Option<Box<Membership>>,
     pub(crate) app: App,
     pub(crate) app_timer: Timer,
     /// Chunks that a paced application has written.
     pub(crate) chunks: u64,
-    /// Segments that the send buffer holds.
-    buffer_pkt: u32,
     /// End of the on/off application's current on period.
     pub(crate) on_until: Time,
     pub(crate) start: Time,
@@ -118,6 +116,8 @@ pub(crate) struct Conn {
     /// a server.
     pub(crate) asked_at: Time,
     pub(crate) asked: u32,
+    /// Segments that the send buffer holds.
+    buffer_pkt: u32,
     pub(crate) limit_clock: LimitClock,
 }
 

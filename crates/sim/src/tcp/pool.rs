@@ -76,7 +76,7 @@ impl SharedRoutes {
         let mut rtts = [(0u64, 0u64); SHARING_PATHS];
         let voters = self.members.iter().filter_map(|&conn| {
             let conn = &conns[conn as usize];
-            let (sharing, place) = (conn.sharing.as_deref()?, conn.pool?);
+            let (sharing, place) = (conn.sharing.as_deref()?, conn.pool.as_deref()?);
             let count = usize::from(conn.count);
             let live = |path: &usize| subs[conn.first as usize + path].status == Status::Established;
             let path: [_; SHARING_PATHS] =

@@ -75,14 +75,14 @@ impl Connections {
         let now = wire.now();
         let config = &self.configs[usize::from(conn.config)];
         let cc = &self.algorithms[usize::from(conn.algorithm)];
-        let pool = conn.pool.map(|place| &mut self.pools[place.pool as usize].state);
+        let pool = conn.pool.as_deref().map(|place| &mut self.pools[place.pool as usize].state);
         act(&mut Tx { wire, now, config, cc, conn, subs, rtts: &mut self.rtts, pool })
     }
 
     /// After an ACK of a pooled connection: what the pool decides now, all its members do.
     #[inline]
     fn pool_turn<W: Wire>(&mut self, wire: &mut W, conn: u32) {
-        let Some(place) = self.conns[conn as usize].pool else { return };
+        let Some(place) = self.conns[conn as usize].pool.as_deref() else { return };
         let (pool, now_us) = (place.pool as usize, wire.now().us().max(1));
         if self.pools[pool].state.is_due(now_us) && self.pools[pool].turn(&self.conns, &self.subs, now_us) {
             for member in 0..self.pools[pool].members.len() {

@@ -245,8 +245,9 @@ impl World {
         if let Some(secret) = config.pool_secret {
             let ends = (spec.sender, spec.receiver);
             let at = self.pools.get(&ends).copied();
-            conn.pool = SharedRoutes::join(&mut hosts.pools, at, ends, (tx, &spec.subflows), secret);
-            self.pools.extend(conn.pool.map(|place| (ends, place.pool)));
+            conn.pool =
+                SharedRoutes::join(&mut hosts.pools, at, ends, (tx, &spec.subflows), secret).map(Box::new);
+            self.pools.extend(conn.pool.as_deref().map(|place| (ends, place.pool)));
         }
         hosts.conns.push(conn);
         hosts.subs.extend(subs);

@@ -268,7 +268,7 @@ fn pool_never_closes_one_of_two_routes_through_two_queues() {
 }
 
 /// A network that spreads connections: half of them have both routes through one queue. The test of homogeneity recognizes most
-/// mixtures: without it six pools of ten close.
+/// mixtures, not all.
 #[test]
 fn mixture_is_left_to_each_connection() {
     let (mut right, mut wrong) = (0, 0);

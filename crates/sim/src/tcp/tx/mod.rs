@@ -128,7 +128,7 @@ impl<W: Wire> Tx<'_, W> {
         let waits = self.conn.nxt < self.conn.end || self.conn.has_reinjections();
         let (Some(sharing), Some(group)) = (&mut self.conn.sharing, &self.conn.group) else { return };
         let event = &Event { flags: event.flags.with(EventFlags::CWND_LIMITED, waits), ..*event };
-        let pool = self.pool.as_deref_mut().zip(self.conn.pool);
+        let pool = self.pool.as_deref_mut().zip(self.conn.pool.as_deref().copied());
         if let Some((pool, _)) = &pool {
             pool.lead(sharing);
         }
@@ -179,7 +179,7 @@ impl<W: Wire> Tx<'_, W> {
 
     /// The subflow that the pool keeps instead of subflow `r`, if there is one.
     fn kept_by_pool(&self, r: usize) -> Option<usize> {
-        let place = self.conn.pool?;
+        let place = self.conn.pool.as_deref()?;
         let kept = self.pool.as_deref()?.kept(usize::from(place.routes[r]))?;
         place.subflow_on(kept, self.subs.len())
     }
