@@ -12,7 +12,7 @@
 
 use super::config::ConnSpec;
 use super::limits::{Limit, LimitClock, LimitTimes};
-use super::pool::Membership;
+use super::membership::Membership;
 use super::subflow::Subflow;
 use crate::engine::Timer;
 use crate::time::Time;

@@ -25,6 +25,7 @@ mod carrier;
 mod config;
 mod conn;
 mod limits;
+mod membership;
 mod pool;
 mod record;
 mod reorder;

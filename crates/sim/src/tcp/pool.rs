@@ -6,24 +6,9 @@ use vmcc_cc::{Group, PoolMember, SHARING_PATHS, Slot, SlotFlags};
 
 use super::config::SubflowSpec;
 use super::conn::Conn;
+use super::membership::Membership;
 use super::subflow::{Status, Subflow};
 use crate::packet::LinkId;
-
-/// A connection's place in a pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Membership {
-    /// Index of the pool in the shard's table.
-    pub(crate) pool: u32,
-    /// Route of each subflow.
-    pub(crate) routes: [u8; SHARING_PATHS],
-}
-
-impl Membership {
-    /// The subflow on a route, if the connection has one there.
-    pub(crate) fn subflow_on(&self, route: usize, count: usize) -> Option<usize> {
-        self.routes[..count].iter().position(|&own| usize::from(own) == route)
-    }
-}
 
 /// The connections between two hosts, in the direction of their data.
 #[derive(Clone, Debug)]
