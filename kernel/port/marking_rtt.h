@@ -3,9 +3,9 @@
  * The RTT of many connections as one number: the 25th percentile, each sample weighted by the bytes
  * that its connection sent since the one before.
  *
- * A minimum belongs to the flow with the nearest peer, or with a forged RTT.  A sender of a share x of the
- * bytes lowers this percentile only if x is over a quarter, and raises it above everybody else's
- * only if x is three quarters or more.  Low, because queues and delayed acknowledgments make
+ * A minimum belongs to the flow with the nearest peer, or with a forged RTT.  A sender of a share x
+ * of the bytes lowers this percentile only if x is over a quarter, and raises it above everybody
+ * else's only if x is three quarters or more.  Low, because queues and delayed acknowledgments make
  * samples longer and nothing makes them shorter.
  */
 #ifndef VMCC_MARKING_RTT_H
