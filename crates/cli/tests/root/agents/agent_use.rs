@@ -257,11 +257,17 @@ fn root_endpoint_keeps_its_id_when_the_new_one_is_taken() {
     let _server = Server::start_multipath(&pair.server, PORT);
     let _client = pair.client();
     pair.until_paths(0..2);
-    pair.write("nic = 'p1'\nid = 7");
-    agent.signal(Signal::SIGHUP);
-    agent.hears("its id 7 is another endpoint's");
-    let all = endpoints(&pair.server);
-    assert!(all.contains("10.9.1.1 id 2 "), "{all}");
+    for rules in [
+        "nic = 'p1'\nid = 7",
+        "nic = 'p0'\nid = 2\nflags = ['signal']\n[[host.mptcp.endpoint]]\nnic = 'p1'\nid = 7",
+    ] {
+        pair.write(rules);
+        agent.signal(Signal::SIGHUP);
+        agent.hears("read again");
+        let all = endpoints(&pair.server);
+        assert!(all.contains("10.9.1.1 id 2 ") && all.contains("10.9.0.1 id 7 subflow"), "{all}");
+    }
+    assert!(agent.heard().contains("its id 7 is another endpoint's"), "{}", agent.heard());
     assert_eq!(pair.subflows(1).len(), CONNECTIONS, "none lost its path");
 }
 

@@ -302,9 +302,14 @@ impl<'a> Reconciler<'a> {
     }
 
     /// Gives endpoints the ids of each other: all that move are removed before one is added. An endpoint that connections
-    /// depend on keeps its id, and so does each that was to have that id.
+    /// depend on, or that another program has set, keeps its id, and so does each that was to have that id.
     fn exchange_ids(&mut self, place: &Place, desired: &Desired, there: &[Endpoint]) {
-        let moves = desired::exchanges(desired, there, |one| !matches!(self.usage.of(one), Ok(None)));
+        let (record, usage) = (&self.record, &mut self.usage);
+        let moves = desired::exchanges(desired, there, |one| {
+            let entry = record.find(place, &Resource::endpoint(one));
+            let is_own = entry.is_some_and(|entry| entry.ours.contains(&endpoint_text(one)));
+            !is_own || !matches!(usage.of(one), Ok(None))
+        });
         let mut removed = Vec::new();
         for (resource, value) in &moves {
             match resource.write(None, &mut self.usage) {
