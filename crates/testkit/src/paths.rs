@@ -105,7 +105,7 @@ pub enum Over {
 }
 
 fn socket(over: Over) -> Socket {
-    let protocol = if over == Over::Mptcp { Protocol::from(262) } else { Protocol::TCP };
+    let protocol = if over == Over::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
     Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).expect("socket")
 }
 

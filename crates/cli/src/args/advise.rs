@@ -1,8 +1,9 @@
 //! Arguments of `vmcc advise`.
 
 use clap::{Args, ValueEnum};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
+use vmcc_apps::endpoint_addr::{EndpointAddr, EndpointAddrError};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// Range of `--watch`.
@@ -59,28 +60,16 @@ impl FromStr for Peer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        if let Ok(address) = bare.parse::<IpAddr>() {
             return Ok(Self { host: address.to_string(), port: None });
         }
-        if let Ok(at) = text.parse::<SocketAddr>() {
-            return Ok(Self { host: at.ip().to_string(), port: Some(nonzero(at.port())?) });
-        }
-        let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => {
-                let port = port.parse().map_err(|_| format!("`{port}` is no TCP port"))?;
-                (host, Some(nonzero(port)?))
-            }
-            None => (text, None),
-        };
-        if host.is_empty() || host.contains(|c: char| c == ':' || c.is_whitespace() || c.is_control()) {
-            return Err("give HOST, HOST:PORT, or [IPV6]:PORT".to_owned());
-        }
-        Ok(Self { host: host.to_owned(), port })
+        let has_port = text.contains(':');
+        // A name alone follows the rules of one with a port.
+        let at = if has_port { text.parse() } else { format!("{text}:1").parse() };
+        let EndpointAddr { host, port } = at.map_err(|error: EndpointAddrError| error.to_string())?;
+        Ok(Self { host, port: has_port.then_some(port) })
     }
-}
-
-fn nonzero(port: u16) -> Result<u16, String> {
-    if port == 0 { Err("`0` is no TCP port".to_owned()) } else { Ok(port) }
 }
 
 fn positive(text: &str) -> Result<BitsPerSec, String> {

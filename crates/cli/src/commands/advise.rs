@@ -6,7 +6,6 @@ use crate::interrupt;
 use crate::table;
 use crate::ui::Ui;
 use serde::Serialize;
-use std::time::Duration;
 use vmcc_advise::facts::{Application, Kind, Route};
 use vmcc_advise::gather::{self, GatherError, Request, Watch};
 use vmcc_advise::{Advice, Facts, Gain, Scope, Verdict};
@@ -39,7 +38,7 @@ fn application(options: &AdviseOptions, peer: Option<String>, ui: &Ui) -> Result
     if let Some(time) = options.watch {
         let stop = interrupt::listen()?;
         ui.note(&format!("watching connections for {time}; Ctrl-C ends it earlier"));
-        let watch = Watch { peer, duration: Duration::from_nanos(time.get()) };
+        let watch = Watch { peer, duration: time.to_duration() };
         match gather::watch(&watch, stop).map_err(|error| failure(&error))? {
             Some(seen) => application = seen,
             None => ui.warn("no connection carried anything meanwhile; connections of other network namespaces are not seen from here"),

@@ -23,6 +23,13 @@ pub struct Facts {
     pub application: Application,
 }
 
+impl Facts {
+    /// Addresses of the peer; none without one.
+    pub fn peer_addresses(&self) -> &[IpAddr] {
+        self.peer.as_ref().map(|peer| peer.addresses.as_slice()).unwrap_or_default()
+    }
+}
+
 /// Kernel, processors, TCP settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Host {
@@ -70,8 +77,8 @@ pub struct Mptcp {
     pub scheduler: Option<String>,
     /// Limits of the path manager.
     pub limits: Option<Limits>,
-    /// Its endpoints.
-    pub endpoints: Vec<Endpoint>,
+    /// Its endpoints; `None` where they cannot be read.
+    pub endpoints: Option<Vec<Endpoint>>,
     /// Connections that fell back to TCP.
     pub fallbacks: Option<Fallbacks>,
 }
@@ -92,7 +99,7 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// Announced to the peer.
     pub signal: bool,
-    /// Subflows are opened from it (`subflow` or `fullmesh`).
+    /// Subflows are opened from it (`subflow`).
     pub subflow: bool,
     /// Pairs with announced addresses (`laminar`).
     pub laminar: bool,
@@ -157,6 +164,13 @@ pub enum Route {
     },
     /// Nowhere.
     None,
+}
+
+impl Route {
+    /// By the interface that has the address, at least for sockets that are bound to it.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::Own { .. } | Self::Bound { .. })
+    }
 }
 
 /// Peer.

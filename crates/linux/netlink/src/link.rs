@@ -44,6 +44,8 @@ pub struct PortInfo {
     pub kind: Option<String>,
     /// Index of the interface of this namespace that it is a part of: of a VLAN, a macvlan, an ipvlan.
     pub lower: Option<u32>,
+    /// Index of the bridge or bond that it is a port of.
+    pub controller: Option<u32>,
     /// Administratively up.
     pub up: bool,
     /// It is also operational (`IFF_RUNNING`, RFC 2863): it has a carrier, or its driver knows of none.
@@ -239,6 +241,10 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         LinkAttribute::Link(index) => Some(*index),
         _ => None,
     });
+    let controller = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Controller(index) => Some(*index),
+        _ => None,
+    });
     let kind = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
             LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -256,6 +262,7 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         link_layer: link.header.link_layer_type.into(),
         // Tunnels without a device have index 0, a veth of one namespace its other end.
         lower: lower.filter(|index| *index != 0 && !elsewhere && kind.as_deref() != Some("veth")),
+        controller,
         kind,
         up: link.header.flags.contains(LinkFlags::Up),
         running: link.header.flags.contains(LinkFlags::Up | LinkFlags::Running),

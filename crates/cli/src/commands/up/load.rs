@@ -6,11 +6,11 @@ use crate::interrupt;
 use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use vmcc_agent::{Action, CHI, Guard, GuardEvent, GuardState, OMEGA, Policy, Request};
 use vmcc_bpf::close_requests::CloseRequest;
 use vmcc_bpf::{parameter_table, probe};
 use vmcc_cc::Params;
+use vmcc_units::Nanos;
 
 pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
     let request = Request { algorithms: wanted, restricted: options.restricted, guarded: options.guard };
@@ -81,15 +81,14 @@ fn watch(guard: Guard, ui: &Ui) -> Exit {
 }
 
 fn policy(options: &PolicyOptions) -> Result<Policy, Failure> {
-    let time = |nanos: vmcc_units::Nanos| Duration::from_nanos(nanos.get());
     let factor = |given: Option<Option<f64>>, default: f64| given.map(|factor| factor.unwrap_or(default));
     let policy = Policy {
         dry_run: options.dry_run,
-        drain: options.drain.map_or(Policy::default().drain, time),
+        drain: options.drain.map_or(Policy::default().drain, Nanos::to_duration),
         min_paths: options.min_paths.unwrap_or(Policy::default().min_paths),
         failed: factor(options.close_failed, CHI),
         useless: factor(options.suppress_useless, OMEGA),
-        retry: options.retry.map(time),
+        retry: options.retry.map(Nanos::to_duration),
     };
     policy.checked().map_err(|(name, problem)| Failure::usage(format!("the guard's {name}: {problem}")))
 }

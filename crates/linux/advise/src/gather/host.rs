@@ -6,8 +6,8 @@ use nix::unistd::Pid;
 use std::fs;
 use std::process::{Command, Stdio};
 use vmcc_netlink::{Endpoint, PathManager};
-use vmcc_system::cpu_steal;
 use vmcc_system::mptcp::Fallbacks;
+use vmcc_system::{cpu_steal, netns};
 
 const SYSCTLS: &str = "/proc/sys/net";
 const LOAD: &str = "/proc/loadavg";
@@ -26,7 +26,7 @@ pub(super) fn host() -> Host {
         processors: processors(),
         load: read_load(&fs::read_to_string(LOAD).unwrap_or_default()),
         throttled_cgroups: cpu_steal::throttled().len(),
-        congestion_control: text("ipv4/tcp_congestion_control"),
+        congestion_control: netns::default_congestion_control(),
         notsent_lowat_bytes: number("ipv4/tcp_notsent_lowat"),
         tcp_rmem_bytes: text("ipv4/tcp_rmem").and_then(|text| three(&text)),
         tcp_wmem_bytes: text("ipv4/tcp_wmem").and_then(|text| three(&text)),
@@ -42,14 +42,15 @@ pub(super) fn mptcp() -> Mptcp {
     };
     let mut manager = PathManager::open().ok();
     let limits = manager.as_mut().and_then(|manager| manager.limits().ok());
-    let endpoints = manager.as_mut().and_then(|manager| manager.endpoints().ok()).unwrap_or_default();
+    let endpoints = manager.as_mut().and_then(|manager| manager.endpoints().ok());
+    // The kernel makes implicit ones for subflows that it accepts.
+    let explicit = |one: &&Endpoint| one.flags & Endpoint::IMPLICIT == 0;
     Mptcp {
         state,
         kernel_path_manager: number("mptcp/pm_type").unwrap_or(0) == 0,
         scheduler: text("mptcp/scheduler"),
         limits: limits.map(|(subflows, accept)| Limits { subflows, accept }),
-        // The kernel makes implicit ones for subflows that it accepts.
-        endpoints: endpoints.iter().filter(|one| one.flags & Endpoint::IMPLICIT == 0).map(endpoint).collect(),
+        endpoints: endpoints.map(|all| all.iter().filter(explicit).map(endpoint).collect()),
         fallbacks: Fallbacks::read().ok(),
     }
 }
@@ -59,7 +60,7 @@ fn endpoint(found: &Endpoint) -> facts::Endpoint {
     facts::Endpoint {
         address: found.address,
         signal: has(Endpoint::SIGNAL),
-        subflow: has(Endpoint::SUBFLOW) || has(Endpoint::FULLMESH),
+        subflow: has(Endpoint::SUBFLOW),
         laminar: has(Endpoint::LAMINAR),
         backup: has(Endpoint::BACKUP),
         bound: found.device != 0,

@@ -4,7 +4,6 @@ use crate::facts::{self, Nic, Route};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use vmcc_netlink::{HostAddress, Links, PortInfo, RouteQuery, link_speed};
 
 /// Link-layer type of loopback interfaces (`ARPHRD_LOOPBACK`).
@@ -15,7 +14,6 @@ const NO_UPLINKS: [&str; 12] =
 const BRIDGE: &str = "bridge";
 /// Kinds of software devices that lead out of a bridge.
 const UPLINKS: [&str; 3] = ["bond", "vlan", "team"];
-const DEVICES: &str = "/sys/class/net";
 /// Pairs of addresses that are looked at.
 const MAX_PATHS: usize = 256;
 
@@ -68,11 +66,7 @@ fn leads_out(port: &PortInfo, ports: &[PortInfo]) -> bool {
     let is_uplink =
         |one: &PortInfo| one.on_bus || one.kind.as_deref().is_some_and(|kind| UPLINKS.contains(&kind));
     match port.kind.as_deref() {
-        Some(BRIDGE) => {
-            let inside =
-                |one: &PortInfo| Path::new(DEVICES).join(&port.name).join("brif").join(&one.name).exists();
-            ports.iter().any(|one| is_uplink(one) && inside(one))
-        }
+        Some(BRIDGE) => ports.iter().any(|one| is_uplink(one) && one.controller == Some(port.index)),
         Some(kind) => !NO_UPLINKS.contains(&kind),
         None => true,
     }

@@ -65,6 +65,11 @@ impl Counters {
         self.sent_bytes + self.received_bytes
     }
 
+    /// Bytes of the larger direction.
+    fn larger(&self) -> u64 {
+        self.sent_bytes.max(self.received_bytes)
+    }
+
     /// Messages of the larger direction: each request, or acknowledgment by the application, is a segment with data at least.
     fn messages(&self) -> u64 {
         let replies =
@@ -139,12 +144,11 @@ impl Pattern {
             .collect();
         let sum = |of: fn(&Counters) -> u64| moved.iter().map(|(one, _)| of(one)).sum::<u64>();
         let messages = sum(Counters::messages);
-        let larger = |one: &Counters| one.sent_bytes.max(one.received_bytes);
-        let bytes = sum(|one| one.sent_bytes.max(one.received_bytes));
+        let bytes = sum(Counters::larger);
         let size = bytes.checked_div(messages)?;
-        let is_bulk = |one: &Counters| larger(one) / one.messages() >= BULK_BYTES;
+        let is_bulk = |one: &Counters| one.larger() / one.messages() >= BULK_BYTES;
         let (bulk, small): (Vec<_>, Vec<_>) = moved.iter().partition(|(one, _)| is_bulk(one));
-        let bulk_bytes: u64 = bulk.iter().map(|(one, _)| larger(one)).sum();
+        let bulk_bytes: u64 = bulk.iter().map(|(one, _)| one.larger()).sum();
         let small_messages: u64 = small.iter().map(|(one, _)| one.messages()).sum();
         let kind = if bulk_bytes * 2 >= bytes { Kind::Bulk } else { Kind::RequestResponse };
         let active: u64 = moved.iter().map(|(_, active)| u64::from(*active)).sum();

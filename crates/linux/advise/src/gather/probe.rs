@@ -34,7 +34,6 @@ const EMPTY_LINE: &[u8] = b"\r\n";
 const JOINS_SENT: &str = "MPJoinSynTx";
 
 // From the kernel's user interface, linux/in.h, linux/socket.h and linux/mptcp.h (Linux 5.16).
-const IPPROTO_MPTCP: i32 = 262;
 const SOL_MPTCP: libc::c_int = 284;
 const MPTCP_INFO: libc::c_int = 1;
 const MPTCP_TCPINFO: libc::c_int = 2;
@@ -69,9 +68,8 @@ pub(super) fn run(paths: &[Path], remotes: &[IpAddr], port: u16, state: MptcpSta
 }
 
 fn handshakes(paths: &[Path], port: u16) -> BTreeMap<(IpAddr, IpAddr), u64> {
-    let leads = |path: &&Path| matches!(path.route, Route::Own { .. } | Route::Bound { .. });
     thread::scope(|scope| {
-        let begun = paths.iter().filter(leads).take(MAX_MEASURED);
+        let begun = paths.iter().filter(|path| path.route.is_own()).take(MAX_MEASURED);
         let begun: Vec<_> = begun.map(|path| (path, scope.spawn(move || rtt_us(path, port)))).collect();
         let done = begun.into_iter().map(|(path, thread)| (path, thread.join().ok().flatten()));
         done.filter_map(|(path, rtt)| Some(((path.local, path.remote), rtt?))).collect()
@@ -100,7 +98,7 @@ fn handshake(path: &Path, port: u16) -> io::Result<Duration> {
 
 fn mptcp(to: SocketAddr) -> io::Result<Probe> {
     let (fallbacks, joins) = (Fallbacks::read().ok(), counter(JOINS_SENT));
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::from(IPPROTO_MPTCP)))?;
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::MPTCP))?;
     socket.connect_timeout(&to.into(), CONNECT_TIMEOUT)?;
     let Some(info) = second_subflow(&socket) else {
         let grown = |now: Fallbacks, before: Fallbacks| {

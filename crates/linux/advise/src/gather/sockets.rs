@@ -9,25 +9,30 @@ use vmcc_system::diag::{Mptcp, Subflow};
 const MIN_DELIVERED_PKT: u32 = 100;
 
 pub(super) fn counts(sockets: &[&Subflow]) -> Connections {
-    let mut subflows: BTreeMap<u32, usize> = BTreeMap::new();
-    let (mut single, mut fell_back) = (0, 0);
+    // Of each MPTCP connection: its subflows, and whether all of them have ECN.
+    let mut subflows: BTreeMap<u32, (usize, bool)> = BTreeMap::new();
+    let (mut single, mut fell_back, mut ecn) = (0, 0, 0);
     for socket in sockets {
         match socket.mptcp {
             Some(mptcp) if !is_fallback(socket, &mptcp) => {
-                *subflows.entry(mptcp.token_local).or_default() += 1
+                let (count, all_ecn) = subflows.entry(mptcp.token_local).or_insert((0, true));
+                *count += 1;
+                *all_ecn &= socket.ecn;
             }
-            Some(_) => fell_back += 1,
-            None => single += 1,
+            mptcp => {
+                single += 1;
+                fell_back += usize::from(mptcp.is_some());
+                ecn += usize::from(socket.ecn);
+            }
         }
     }
-    let single = single + fell_back;
     Connections {
         total: single + subflows.len(),
         // Others are shown every socket as TCP.
         mptcp: geteuid().is_root().then_some(subflows.len()),
         fell_back,
-        multipath: subflows.values().filter(|count| **count > 1).count(),
-        ecn: sockets.iter().filter(|socket| socket.ecn).count().min(single + subflows.len()),
+        multipath: subflows.values().filter(|(count, _)| *count > 1).count(),
+        ecn: ecn + subflows.values().filter(|(_, all_ecn)| *all_ecn).count(),
     }
 }
 

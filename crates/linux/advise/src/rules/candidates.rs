@@ -1,6 +1,6 @@
 //! Interfaces that can be paths.
 
-use crate::facts::{Facts, Nic, Path, Route};
+use crate::facts::{Facts, Nic, Path};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -16,6 +16,11 @@ impl<'a> Candidates<'a> {
             nics[..=first].rotate_right(1);
         }
         Self { nics }
+    }
+
+    /// All, TCP's path first.
+    pub(super) fn all(&self) -> &[&'a Nic] {
+        &self.nics
     }
 
     /// TCP's path.
@@ -75,7 +80,7 @@ fn link(nic: &Nic) -> &str {
 
 /// Address of the interface in the peer's family, or any.
 pub(super) fn address(facts: &Facts, nic: &Nic) -> Option<IpAddr> {
-    let remotes = facts.peer.as_ref().map(|peer| peer.addresses.as_slice()).unwrap_or_default();
+    let remotes = facts.peer_addresses();
     let fits = |local: &IpAddr| {
         remotes.is_empty() || remotes.iter().any(|remote| remote.is_ipv4() == local.is_ipv4())
     };
@@ -90,8 +95,7 @@ pub(super) fn paths<'a>(facts: &'a Facts, nic: &'a Nic) -> impl Iterator<Item = 
 /// Round-trip time of the paths that have a route of their own: least of each interface, and of these the largest.
 pub(super) fn largest_rtt_us(facts: &Facts, candidates: &Candidates<'_>) -> Option<u64> {
     let least = |nic: &Nic| {
-        let own =
-            paths(facts, nic).filter(|path| matches!(path.route, Route::Own { .. } | Route::Bound { .. }));
+        let own = paths(facts, nic).filter(|path| path.route.is_own());
         own.filter_map(|path| path.rtt_us).min()
     };
     candidates.nics.iter().filter_map(|nic| least(nic)).max()

@@ -240,7 +240,7 @@ fn endpoints(facts: &Facts, candidates: &Candidates<'_>) -> Option<Cause> {
         let server = facts.peer.is_none() && endpoint.signal;
         (endpoint.subflow || server) && further.contains(&endpoint.address)
     };
-    let beginning: Vec<_> = mptcp.endpoints.iter().filter(begins).collect();
+    let beginning: Vec<_> = mptcp.endpoints.as_ref()?.iter().filter(begins).collect();
     let accept = mptcp.limits.is_none_or(|limits| limits.accept > 0);
     if beginning.is_empty() && !accept {
         let (nic, at) = first_further(facts, candidates)?;
@@ -275,12 +275,9 @@ fn first_further<'a>(facts: &Facts, candidates: &Candidates<'a>) -> Option<(&'a 
 /// announced: the peer may announce one that it reaches.
 fn routes(facts: &Facts, candidates: &Candidates<'_>) -> Vec<Cause> {
     let accept = facts.mptcp.limits.is_some_and(|limits| limits.accept > 0);
-    let begins = |nic: &Nic| {
-        facts.mptcp.endpoints.iter().any(|one| one.subflow && nic.addresses.contains(&one.address))
-    };
-    let unbound = |path: &Path| {
-        facts.mptcp.endpoints.iter().any(|one| one.subflow && !one.bound && one.address == path.local)
-    };
+    let of_subflows = || facts.mptcp.endpoints.iter().flatten().filter(|one| one.subflow);
+    let begins = |nic: &Nic| of_subflows().any(|one| nic.addresses.contains(&one.address));
+    let unbound = |path: &Path| of_subflows().any(|one| !one.bound && one.address == path.local);
     let leads = |path: &Path| match path.route {
         Route::Own { .. } => true,
         Route::Bound { .. } => !unbound(path),
@@ -338,7 +335,7 @@ fn joins(facts: &Facts, candidates: &Candidates<'_>) -> Option<Cause> {
              every join",
         ));
     }
-    let begins = facts.mptcp.endpoints.iter().any(|endpoint| endpoint.subflow);
+    let begins = facts.mptcp.endpoints.as_ref()?.iter().any(|endpoint| endpoint.subflow);
     let (nic, at) = first_further(facts, candidates).filter(|_| announced == 0 && !begins)?;
     Some(cause(
         CauseCode::NothingAnnounced,

@@ -69,7 +69,7 @@ fn push(file: &mut String, line: std::fmt::Arguments<'_>) {
 }
 
 fn family(facts: &Facts) -> &'static str {
-    let addresses = facts.peer.as_ref().map(|peer| peer.addresses.as_slice()).unwrap_or_default();
+    let addresses = facts.peer_addresses();
     let four = addresses.iter().filter(|address| address.is_ipv4()).count();
     match (four, addresses.len() - four) {
         (1.., 0) => "\nfamily = \"ipv4\"",

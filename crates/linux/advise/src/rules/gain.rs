@@ -282,8 +282,7 @@ fn on_this_host(gain: Gain, facts: &Facts, candidates: &Candidates<'_>, reasons:
         gain.low = gain.low.min(1.0);
     }
     let least = |nic: &Nic| paths(facts, nic).filter_map(|path| path.rtt_us).min();
-    let all = candidates.first().into_iter().chain(candidates.further().iter().copied());
-    let rtts: Vec<u64> = all.filter_map(least).collect();
+    let rtts: Vec<u64> = candidates.all().iter().copied().filter_map(least).collect();
     if let (Some(least), Some(most)) = (rtts.iter().min(), rtts.iter().max())
         && *most > least.saturating_mul(MEASURED_RTT_RATIO)
     {

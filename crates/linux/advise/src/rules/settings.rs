@@ -5,6 +5,7 @@ use super::candidates::{Candidates, largest_rtt_us};
 use super::gain::rate;
 use crate::facts::{Facts, MptcpState};
 use serde::Serialize;
+use vmcc_netlink::MAX_LIMIT;
 
 /// Unsent data per subflow: 93 of 95 Mbit/s on the fast path instead of 85 (docs/evidence/hosts.md).
 const UNSENT_BYTES: u64 = 16_384;
@@ -16,8 +17,6 @@ const FAST_BPS: u64 = 5_000_000_000;
 const BUFFER_OVERHEAD: u64 = 2;
 /// Largest buffer that is advised.
 const MAX_BUFFER_BYTES: u64 = 1 << 30;
-/// Limit of additional subflows that every kernel takes.
-const MAX_SUBFLOWS: usize = 8;
 /// Least limits: room for another path and for repeated attempts.
 const MIN_LIMIT: usize = 2;
 
@@ -146,7 +145,7 @@ fn scheduler(facts: &Facts) -> Option<Setting> {
 
 /// Limit of additional subflows.
 pub(super) fn subflows(candidates: &Candidates<'_>) -> usize {
-    candidates.further().len().clamp(MIN_LIMIT, MAX_SUBFLOWS)
+    candidates.further().len().clamp(MIN_LIMIT, MAX_LIMIT as usize)
 }
 
 pub(super) fn other_end(candidates: &Candidates<'_>, algorithm: &str) -> Vec<String> {

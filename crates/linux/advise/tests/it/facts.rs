@@ -38,7 +38,7 @@ pub(crate) fn client(paths: &[(u64, u64)]) -> Facts {
             state: MptcpState::On,
             kernel_path_manager: true,
             limits: Some(Limits { subflows: 2, accept: 0 }),
-            endpoints: (1..paths.len()).map(endpoint).collect(),
+            endpoints: Some((1..paths.len()).map(endpoint).collect()),
             ..Mptcp::default()
         },
         nics: nics.collect(),

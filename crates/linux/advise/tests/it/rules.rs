@@ -52,7 +52,7 @@ fn slow_first_path_gains_more() {
 fn several_causes_are_named_together() {
     let mut facts = two();
     facts.mptcp.limits.as_mut().unwrap().subflows = 0;
-    facts.mptcp.endpoints.clear();
+    facts.mptcp.endpoints.as_mut().unwrap().clear();
     facts.peer.as_mut().unwrap().probe = Some(Probe::Tcp { option_dropped: true });
     facts.host.firewall_rules = Some(vec!["tcp option mptcp exists drop".to_owned()]);
     let expected =
@@ -66,7 +66,7 @@ fn several_causes_are_named_together() {
 #[test]
 fn peer_that_announces_nothing_is_named_where_nothing_begins_here() {
     let mut facts = two();
-    facts.mptcp.endpoints.clear();
+    facts.mptcp.endpoints.as_mut().unwrap().clear();
     facts.mptcp.limits.as_mut().unwrap().accept = 2;
     assert_eq!(causes(&facts), [], "it may announce");
     let probe = |announced| Probe::Mptcp { joined: 0, announced, joins_sent: Some(0), joins_unanswered: 0 };
@@ -79,7 +79,7 @@ fn peer_that_announces_nothing_is_named_where_nothing_begins_here() {
 #[test]
 fn backup_endpoint_is_named() {
     let mut facts = two();
-    facts.mptcp.endpoints[0].backup = true;
+    facts.mptcp.endpoints.as_mut().unwrap()[0].backup = true;
     assert_eq!(causes(&facts), [CauseCode::BackupOnly]);
 }
 

@@ -13,8 +13,6 @@ use vmcc_advise::gather::{Request, Watch, gather, watch};
 use vmcc_advise::{CauseCode, advise};
 use vmcc_testkit::paths::Over;
 
-const IPPROTO_MPTCP: i32 = 262;
-
 fn connect(protocol: Protocol) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).unwrap();
     socket.connect(&SocketAddr::new(SERVER.parse().unwrap(), PORT).into()).unwrap();
@@ -65,7 +63,7 @@ fn root_program_that_asks_for_tcp_is_named() {
     let tcp = world.client.within(|| connect(Protocol::TCP));
     assert_eq!(causes(), (false, vec![CauseCode::ProgramUsesTcp]));
     // A program that asks for MPTCP shows that both paths work.
-    let mut mptcp = world.client.within(|| connect(Protocol::from(IPPROTO_MPTCP)));
+    let mut mptcp = world.client.within(|| connect(Protocol::MPTCP));
     mptcp.write_all(b"data that are acknowledged").unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while causes() != (true, vec![]) {
@@ -79,7 +77,7 @@ fn root_connections_that_fell_back_are_named() {
     let world = World::new();
     let _listener = Listener::new(&world, Over::Tcp);
     let request = Request { peer: Some(SERVER.to_owned()), ..Request::default() };
-    let mut fallen = world.client.within(|| connect(Protocol::from(IPPROTO_MPTCP)));
+    let mut fallen = world.client.within(|| connect(Protocol::MPTCP));
     fallen.write_all(b"data that are acknowledged").unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     loop {
