@@ -99,8 +99,9 @@ fn of((subflows, accept): (u32, u32), endpoints: &[Endpoint]) -> Option<String> 
         "every MPTCP connection stays with its first path, at either end: the limit of additional subflows is 0; set it to \
          2 or more (`ip mptcp limits set subflows 2`, `mptcp.subflows` in the agent's file)"
     } else if accept == 0 && !has(Endpoint::SUBFLOW | Endpoint::SIGNAL) {
-        "no MPTCP connection gets a second path by this end: it has no `subflow` or `signal` endpoint, and accepts no announced address; a client \
-         needs `ip mptcp limits set add_addr_accepted 2` (`mptcp.accept`) or a `subflow` endpoint, a server a `signal` endpoint"
+        "no MPTCP connection gets a second path by this end: it has no `subflow` or `signal` endpoint, and accepts no announced \
+         address; a client needs `ip mptcp limits set add_addr_accepted 2` (`mptcp.accept`) or a `subflow` endpoint, a server a \
+         `signal` endpoint"
     } else {
         return None;
     };

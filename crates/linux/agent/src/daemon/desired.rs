@@ -3,7 +3,7 @@
 use super::cgroups;
 use super::readiness::Ids;
 use super::resource::{
-    Limit, Resource, ResourceError, UPGRADED, endpoint_id, endpoint_text, params_text, port_text,
+    Limit, Resource, ResourceError, UPGRADED, endpoint_of, endpoint_text, params_text, port_text,
 };
 use crate::config::{CgroupRule, Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings, SysctlName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,31 +144,36 @@ pub(crate) fn exchanges(
     desired: &Desired,
     there: &[Endpoint],
     mut is_fixed: impl FnMut(&Endpoint) -> bool,
-) -> Vec<(Resource, String)> {
-    let ids: BTreeMap<Resource, &Endpoint> = there.iter().map(|one| (Resource::endpoint(one), one)).collect();
-    let owners: BTreeMap<u8, Resource> = there.iter().map(|one| (one.id, Resource::endpoint(one))).collect();
-    let mut moves: BTreeMap<&Resource, (u8, &String)> = desired
+) -> Vec<Resource> {
+    let present: BTreeMap<Resource, &Endpoint> =
+        there.iter().map(|one| (Resource::endpoint(one), one)).collect();
+    let owners = owners(there);
+    let mut ids: BTreeMap<&Resource, u8> = desired
         .iter()
         .filter_map(|(resource, value)| {
-            let id = endpoint_id(value)?;
-            (ids.get(resource)?.id != id).then_some((resource, (id, value)))
+            let id = endpoint_of(resource, value)?.id;
+            (present.get(resource)?.id != id).then_some((resource, id))
         })
         .collect();
-    let waits =
-        |moves: &BTreeMap<_, (u8, &String)>, id| owners.get(&id).is_some_and(|one| moves.contains_key(one));
-    if !moves.values().any(|(id, _)| waits(&moves, *id)) {
+    let waits = |ids: &BTreeMap<_, u8>, id| owners.get(&id).is_some_and(|one| ids.contains_key(one));
+    if !ids.values().any(|id| waits(&ids, *id)) {
         return Vec::new();
     }
-    moves.retain(|resource, _| !is_fixed(ids[resource]));
+    ids.retain(|resource, _| !is_fixed(present[resource]));
     // The id of one that stays is not free.
     loop {
-        let before = moves.clone();
-        moves.retain(|_, (id, _)| !owners.contains_key(id) || waits(&before, *id));
-        if moves.len() == before.len() {
+        let before = ids.clone();
+        ids.retain(|_, id| !owners.contains_key(id) || waits(&before, *id));
+        if ids.len() == before.len() {
             break;
         }
     }
-    moves.into_iter().map(|(resource, (_, value))| (resource.clone(), value.clone())).collect()
+    ids.into_keys().cloned().collect()
+}
+
+/// The endpoint that has each id.
+fn owners(there: &[Endpoint]) -> BTreeMap<u8, Resource> {
+    there.iter().map(|one| (one.id, Resource::endpoint(one))).collect()
 }
 
 fn is_there(endpoint: &Endpoint, there: &[Endpoint]) -> bool {
@@ -206,7 +211,7 @@ fn one_interface_each(
 
 /// Of endpoints with the same `id` in the file the one that has it already, or else that of the lowest address.
 fn one_address_each(mut all: Vec<Endpoint>, there: &[Endpoint], warnings: &mut Vec<String>) -> Vec<Endpoint> {
-    let owners: BTreeMap<u8, Resource> = there.iter().map(|one| (one.id, Resource::endpoint(one))).collect();
+    let owners = owners(there);
     let mut chosen: BTreeMap<u8, Endpoint> = BTreeMap::new();
     for one in all.iter().filter(|one| one.id != 0) {
         let rank = |one: &Endpoint| (owners.get(&one.id) != Some(&Resource::endpoint(one)), one.address);
@@ -260,6 +265,7 @@ mod tests {
             link_layer: 1,
             kind: None,
             lower: None,
+            controller: None,
             up,
             running: up,
         }
@@ -330,7 +336,8 @@ mod tests {
                 .map(|(host, id)| (Resource::endpoint(&one(host, id)), endpoint_text(&one(host, id))))
                 .collect();
             let moves = exchanges(&desired, &there, |one| fixed.contains(&one.id));
-            moves.iter().map(|(_, text)| endpoint_id(text).unwrap()).collect::<Vec<_>>()
+            let moved = desired.iter().filter(|(resource, _)| moves.contains(resource));
+            moved.map(|(resource, text)| endpoint_of(resource, text).unwrap().id).collect::<Vec<_>>()
         };
         assert_eq!(moved([2, 3, 4, 1], &[]), [2, 3, 4, 1]);
         assert_eq!(moved([2, 1, 3, 4], &[]), [2, 1]);

@@ -196,7 +196,7 @@ impl<'a> Reconciler<'a> {
         desired.extend(ports);
         // First, as there may be no room for more endpoints.
         self.roll_back_undesired(place, &desired);
-        self.exchange_ids(place, &desired, &there);
+        self.clear_exchanged_ids(place, &desired, &there);
         let unsettled = self.unsettled(place, &desired, &there);
         let there = there.iter().filter(|one| !is_implicit(one));
         self.set_all(place, &unsettled, &there.map(Resource::endpoint).collect());
@@ -301,27 +301,21 @@ impl<'a> Reconciler<'a> {
         Ok(())
     }
 
-    /// Gives endpoints the ids of each other: all that move are removed before one is added. An endpoint that connections
-    /// depend on, or that another program has set, keeps its id, and so does each that was to have that id.
-    fn exchange_ids(&mut self, place: &Place, desired: &Desired, there: &[Endpoint]) {
+    /// Removes endpoints that are to have each other's ids, from the kernel and the record, so that they can be added with these. An
+    /// endpoint that connections depend on, or that another program has set, keeps its id, and so does each that was to have
+    /// that id.
+    fn clear_exchanged_ids(&mut self, place: &Place, desired: &Desired, there: &[Endpoint]) {
         let (record, usage) = (&self.record, &mut self.usage);
-        let moves = desired::exchanges(desired, there, |one| {
+        let exchanged = desired::exchanges(desired, there, |one| {
             let entry = record.find(place, &Resource::endpoint(one));
             let is_own = entry.is_some_and(|entry| entry.ours.contains(&endpoint_text(one)));
             !is_own || !matches!(usage.of(one), Ok(None))
         });
-        let mut removed = Vec::new();
-        for (resource, value) in &moves {
-            match resource.write(None, &mut self.usage) {
-                Ok(()) => removed.push((resource, value)),
-                Err(fault) => self.problem(&format!("{}: {resource}", place.name), &fault),
-            }
-        }
-        for (resource, value) in removed {
-            let begins = self.state.settling.begin(place, resource, value).into_owned();
-            let added = resource.write(Some(&begins), &mut self.usage);
-            if let Err(fault) = added.and_then(|()| self.note(place, resource, begins)) {
-                self.state.settling.failed(place, resource);
+        for resource in &exchanged {
+            let removed = resource
+                .write(None, &mut self.usage)
+                .and_then(|()| self.record.remove(place, resource).map_err(ResourceError::Record));
+            if let Err(fault) = removed {
                 self.problem(&format!("{}: {resource}", place.name), &fault);
             }
         }
@@ -386,7 +380,7 @@ impl<'a> Reconciler<'a> {
                     if is_endpoint
                         && self.events.len() > said
                         && !there.contains(resource)
-                        && !waits_for_announcements(value) =>
+                        && !waits_for_announcements(resource, value) =>
                 {
                     self.state.readiness.added(place.cookie, resource)
                 }

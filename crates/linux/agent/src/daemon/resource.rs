@@ -398,14 +398,14 @@ fn endpoint(address: IpAddr, port: Option<u16>, text: &str) -> Option<Endpoint> 
     Some(Endpoint { id: id.parse().ok()?, address, port, flags, device: device.parse().ok()? })
 }
 
-/// The id in the value of an endpoint.
-pub(crate) fn endpoint_id(text: &str) -> Option<u8> {
-    text.split_once(ID)?.1.parse().ok()
+/// The endpoint that a value describes, without its port.
+pub(crate) fn endpoint_of(resource: &Resource, text: &str) -> Option<Endpoint> {
+    endpoint(resource.address()?, None, text)
 }
 
 /// Value of an endpoint while its subflows join: a backup. `None` if it is one anyway.
 pub(crate) fn settling_text(resource: &Resource, text: &str) -> Option<String> {
-    let desired = endpoint(resource.address()?, None, text)?;
+    let desired = endpoint_of(resource, text)?;
     let settling = desired.with_backup(true);
     (settling != desired).then(|| endpoint_text(&settling))
 }
@@ -430,9 +430,8 @@ fn is_id_of_another(desired: &Endpoint, there: &[Endpoint]) -> bool {
 }
 
 /// Tests the value of an endpoint that Linux uses only when the peer announces an address: recreating it opens no path.
-pub(crate) fn waits_for_announcements(text: &str) -> bool {
-    let flags = text.split_once(" dev ").map_or(text, |(flags, _)| flags);
-    flags.split(',').all(|flag| flag == "laminar" || flag == "backup")
+pub(crate) fn waits_for_announcements(resource: &Resource, text: &str) -> bool {
+    endpoint_of(resource, text).is_some_and(|one| one.flags & !(Endpoint::LAMINAR | Endpoint::BACKUP) == 0)
 }
 
 fn read_endpoint(address: IpAddr, port: Option<u16>) -> Result<Option<String>, ResourceError> {
@@ -475,11 +474,9 @@ fn write_endpoint(
     if found.is_some_and(is_implicit) {
         desired.id = 0;
     }
-    manager.add(&desired).map_err(|source| match os_code(&source) {
-        Some(nix::libc::EBUSY) if desired.id != 0 => ResourceError::IdTaken { id: desired.id },
-        Some(nix::libc::EADDRINUSE) if port.is_some() => {
-            ResourceError::PortTaken { port: port.unwrap_or_default() }
-        }
+    manager.add(&desired).map_err(|source| match (os_code(&source), port) {
+        (Some(nix::libc::EBUSY), _) if desired.id != 0 => ResourceError::IdTaken { id: desired.id },
+        (Some(nix::libc::EADDRINUSE), Some(port)) => ResourceError::PortTaken { port },
         _ => netlink("add an endpoint of MPTCP")(source),
     })
 }
