@@ -98,20 +98,28 @@ CC_NOINLINE void cc_sharing_bin_end(const struct cc_event *ev, const struct cc_g
 	CC_LEAVE();
 }
 
-/* Restarts the history of a path that has just been established in a slot used before. */
-CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sharing)
+/* Forgets the evidence and the trials of a path's pairs. */
+CC_INLINE void cc_sharing_forget(struct cc_sharing *sharing, uint32_t me)
 {
-	const struct cc_history nothing = {0};
-	uint32_t me = cc_sharing_own(ev), i;
+	uint32_t i;
 
-	/* Of any detector that keeps state there. */
-	sharing->path[me] = nothing;
 	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		if (i != me) {
 			sharing->evidence[cc_sharing_pair(me, i)] = 0;
 			sharing->alone[cc_sharing_pair(me, i)] = 0;
 		}
 	}
+}
+
+/* Restarts the history of a path that has just been established in a slot used before. */
+CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sharing)
+{
+	const struct cc_history nothing = {0};
+	uint32_t me = cc_sharing_own(ev);
+
+	/* Of any detector that keeps state there. */
+	sharing->path[me] = nothing;
+	cc_sharing_forget(sharing, me);
 }
 
 /*

@@ -43,10 +43,9 @@
 /* A trial counts if it moves this part of the packets in flight. */
 #define CC_POOL_LEAST_PART 16u
 /* Evidence of the two camps of a mixture. */
-#define CC_POOL_SHARES	40
-#define CC_POOL_DOUBTS	28
-#define CC_POOL_HOLD	(1u << 13)
-#define CC_POOL_NO_PATH 0xffu
+#define CC_POOL_SHARES 40
+#define CC_POOL_DOUBTS 28
+#define CC_POOL_HOLD   (1u << 13)
 
 /* One route: the trial that runs, as its members joined it, and the verdict. */
 struct cc_pool_route {
@@ -70,7 +69,7 @@ struct cc_pool {
 	struct cc_pool_route route[CC_SHARING_PATHS];
 };
 
-/* One connection: what it keeps, and its path on each route, or CC_POOL_NO_PATH. */
+/* One connection: what it keeps, and its path on each route; none: CC_SHARING_PATHS or more. */
 struct cc_pool_member {
 	const struct cc_sharing *sharing;
 	uint8_t path[CC_SHARING_PATHS];
@@ -247,17 +246,11 @@ CC_INLINE void cc_pool_trial_begin(struct cc_pool *p, uint32_t route)
 CC_INLINE void cc_pool_age(struct cc_pool *p, uint32_t route)
 {
 	struct cc_pool_route *r = &p->route[route];
-	uint32_t i;
 
 	if (!r->kept || p->bin - r->since < CC_POOL_HOLD)
 		return;
 	r->kept = 0;
-	for (i = 0; i < CC_SHARING_PATHS; i++) {
-		if (i != route) {
-			p->sharing.evidence[cc_sharing_pair(route, i)] = 0;
-			p->sharing.alone[cc_sharing_pair(route, i)] = 0;
-		}
-	}
+	cc_sharing_forget(&p->sharing, route);
 }
 
 /* Two routes share a bottleneck, or members disagree, and trials begin again. */
@@ -349,12 +342,12 @@ CC_INLINE void cc_pool_on_ack(const struct cc_event *ev, const struct cc_group *
 			      struct cc_pool *p, uint32_t route, struct cc_sharing *own,
 			      struct cc_decision *out)
 {
-	struct cc_pool_route *r = &p->route[route & (CC_SHARING_PATHS - 1)];
-	const struct cc_history *trial = &p->sharing.path[route & (CC_SHARING_PATHS - 1)];
+	struct cc_pool_route *r = &p->route[route &= CC_SHARING_PATHS - 1];
+	const struct cc_history *trial = &p->sharing.path[route];
 	struct cc_history *h = &own->path[cc_sharing_own(ev)];
 	uint32_t w = cc_window(ev->cwnd_pkt), narrow = w <= CC_SHARING_NARROW_PKT;
 
-	if (p->mixed >> (route & (CC_SHARING_PATHS - 1)) & 1)
+	if (p->mixed >> route & 1)
 		cc_sharing_close(group, own, cc_sharing_own(ev), out);
 	if (!trial->trial || trial->tried != (uint8_t)h->bin || h->tried == trial->tried)
 		return;

@@ -104,8 +104,7 @@ impl Params {
 
     /// Explanation, with a remedy, for parameters that differ from their defaults and have no effect; `None` if all have one.
     pub fn unheeded(&self) -> Option<String> {
-        let info = self.algorithm.info().params.iter().find(|p| p.name == "detector")?;
-        let chosen = *info.choices.get(self.get("detector")? as usize)?;
+        let chosen = self.choice("detector")?;
         let of_others = DETECTORS_OF.iter().filter(|(_, of)| !of.contains(&chosen));
         let missing = |(names, of): &(&[&str], &[&str])| {
             let names: Vec<_> =
@@ -134,6 +133,12 @@ impl Params {
     pub fn get(&self, name: &str) -> Option<f64> {
         let index = self.algorithm.info().params.iter().position(|p| p.name == name)?;
         Some(self.raw[index] as f64 / self.algorithm.info().params[index].scale)
+    }
+
+    /// The current word of a parameter that is a choice, if the algorithm has it.
+    pub fn choice(&self, name: &str) -> Option<&'static str> {
+        let info = self.algorithm.info().params.iter().find(|p| p.name == name)?;
+        info.choices.get(self.get(name)? as usize).copied()
     }
 
     /// Sets a parameter.

@@ -5,7 +5,7 @@ use crate::abi::{Decision, Event, Group, Sharing};
 use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
 
-/// Marks a route on which a member has no path: `CC_POOL_NO_PATH`.
+/// Marks a route on which a member has no path: any number that is none of a path.
 const NO_PATH: u8 = 0xff;
 /// Set in [`Sharing::shift`] of a member: `CC_SHARING_POOLED`.
 const POOLED: u32 = 1 << 31;
@@ -95,7 +95,7 @@ impl Pool {
     }
 
     /// Counts the members' votes on the bins that are over, and decides. `routes` has a slot for each route: established if
-    /// members have live paths on it, with their mean RTT. Members with fewer than two routes have no say.
+    /// members have live paths on it, with their mean RTT. Each member has a path on two routes or more.
     pub fn turn(&mut self, routes: &Group, members: &[PoolMember<'_>], now_us: u64) {
         let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
         // SAFETY: live references to the layouts that `cc.h` and `pool.h` declare. The C code writes only the pool and keeps no
@@ -111,15 +111,20 @@ impl Pool {
     }
 
     /// An ACK of a member's path on `route`, after its own [`detect`](crate::Algorithm::detect). Joins the trial that runs.
-    /// Decides only where members disagree, and then by what this connection knows itself.
+    /// Adds to its decision only where members disagree, and then by what this connection knows itself.
     #[inline]
-    pub fn on_ack(&mut self, event: &Event, group: &Group, route: usize, own: &mut Sharing) -> Decision {
-        let mut decision = Decision::default();
+    pub fn on_ack(
+        &mut self,
+        event: &Event,
+        group: &Group,
+        route: usize,
+        own: &mut Sharing,
+        decision: &mut Decision,
+    ) {
         if self.active != 0 {
             // SAFETY: as in `turn`; the C code writes the pool, `own` and the decision.
-            unsafe { vmcc_pool_on_ack(event, group, self, route as u32, own, &mut decision) };
+            unsafe { vmcc_pool_on_ack(event, group, self, route as u32, own, decision) };
         }
-        decision
     }
 
     /// The route that is kept instead of this one, if both share a bottleneck.

@@ -21,8 +21,8 @@ pub(crate) struct SharedRoutes {
 }
 
 impl SharedRoutes {
-    /// Adds a connection to the pool of its hosts, which is at `at`, or is made. `None`: it is not comparable with others, because two of its subflows leave
-    /// through one interface, or the hosts have more interfaces than a pool has routes.
+    /// Adds a connection to the pool of its hosts, which is at `at`, or is made. `None`: it is not comparable with others, because
+    /// two of its subflows leave through one interface, or the hosts have more interfaces than a pool has routes.
     pub(crate) fn join(
         pools: &mut Vec<SharedRoutes>,
         at: Option<u32>,

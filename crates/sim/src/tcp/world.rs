@@ -211,7 +211,9 @@ impl World {
         let (tx_shard, rx_shard) = (self.shard(spec.sender)?, self.shard(spec.receiver)?);
         let global = self.places.len() as u32;
         let config = &self.configs[usize::from(spec.config.0)];
-        let accurate = self.algorithms[usize::from(spec.algorithm.0)].needs_ecn;
+        let Selected { params, needs_ecn: accurate, .. } = &self.algorithms[usize::from(spec.algorithm.0)];
+        // Other detectors keep other state.
+        let pools = params.choice("detector") == Some("correlation");
         let multipath = spec.multipath || spec.subflows.len() > 1;
         let header = config.header_bytes + if multipath { config.multipath_header_bytes } else { 0 };
         let mss = config.mtu_bytes - header;
@@ -235,14 +237,14 @@ impl World {
         }
         let initial_cwnd = config.initial_cwnd_pkt;
         let make_rx = |(i, s): (usize, &SubflowSpec)| {
-            RxSubflow::new(rx, tx_first + i as u32, s.reverse, config, accurate)
+            RxSubflow::new(rx, tx_first + i as u32, s.reverse, config, *accurate)
         };
         let rx_subs: Vec<RxSubflow> = spec.subflows.iter().enumerate().map(make_rx).collect();
         let make_tx = |(i, s): (usize, &SubflowSpec)| Subflow::new(tx, rx_first + i as u32, s, initial_cwnd);
         let subs: Vec<Subflow> = spec.subflows.iter().enumerate().map(make_tx).collect();
 
         let hosts = &mut self.shards[usize::from(tx_shard)];
-        if let Some(secret) = config.pool_secret {
+        if let Some(secret) = config.pool_secret.filter(|_| pools) {
             let ends = (spec.sender, spec.receiver);
             let at = self.pools.get(&ends).copied();
             conn.pool =
@@ -277,7 +279,7 @@ impl World {
 }
 
 /// Location of each connection's halves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Directory {
     places: Vec<Place>,
 }
@@ -288,13 +290,22 @@ impl Directory {
         self.places.len()
     }
 
+    fn sending<'a>(&self, id: ConnId, hosts: &[&'a impl AsRef<Connections>]) -> &'a Conn {
+        let place = self.places[id.0 as usize];
+        &hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize]
+    }
+
+    fn receiving<'a>(&self, id: ConnId, hosts: &[&'a impl AsRef<Connections>]) -> &'a RxConn {
+        let place = self.places[id.0 as usize];
+        &hosts[usize::from(place.rx_shard)].as_ref().rx_conns[place.rx as usize]
+    }
+
     /// Payload bytes that connection `id` has delivered in order so far.
     ///
     /// # Panics
     /// If `id` or `hosts` come from another world.
     pub fn delivered_bytes(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> u64 {
-        let place = self.places[id.0 as usize];
-        hosts[usize::from(place.rx_shard)].as_ref().rx_conns[place.rx as usize].delivered_bytes
+        self.receiving(id, hosts).delivered_bytes
     }
 
     /// Limits of the sending half of connection `id` until `now`.
@@ -302,8 +313,7 @@ impl Directory {
     /// # Panics
     /// If `id` or `hosts` come from another world.
     pub fn limits(&self, id: ConnId, now: Time, hosts: &[&impl AsRef<Connections>]) -> LimitTimes {
-        let place = self.places[id.0 as usize];
-        hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize].limit_times(now)
+        self.sending(id, hosts).limit_times(now)
     }
 
     /// Application of connection `id`.
@@ -311,8 +321,7 @@ impl Directory {
     /// # Panics
     /// If `id` or `hosts` come from another world.
     pub(crate) fn app<'a>(&self, id: ConnId, hosts: &[&'a impl AsRef<Connections>]) -> &'a App {
-        let place = self.places[id.0 as usize];
-        &hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize].app
+        &self.sending(id, hosts).app
     }
 
     /// Requests that connection `id` has sent, and the time of the last.
@@ -320,8 +329,7 @@ impl Directory {
     /// # Panics
     /// If `id` or `hosts` come from another world.
     pub(crate) fn requests(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> (u32, Time) {
-        let place = self.places[id.0 as usize];
-        let conn = &hosts[usize::from(place.tx_shard)].as_ref().conns[place.tx as usize];
+        let conn = self.sending(id, hosts);
         (conn.asked, conn.asked_at)
     }
 
@@ -330,8 +338,7 @@ impl Directory {
     /// # Panics
     /// If `id` or `hosts` come from another world.
     pub(crate) fn responses(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> u32 {
-        let place = self.places[id.0 as usize];
-        hosts[usize::from(place.rx_shard)].as_ref().rx_conns[place.rx as usize].messages
+        self.receiving(id, hosts).messages
     }
 
     /// Sends subflow `subflow` of connection `id` over other routes from now on; what is on its way arrives.

@@ -104,14 +104,25 @@ fn pooled_connections_through_two_nics_keep_both_paths() {
     }
 }
 
+/// Paths that each connection closes, and bytes that it delivers.
+fn outcome(connections: u32, more: &[&str]) -> Vec<(usize, u64)> {
+    let flows = flows("[0, 0]", connections, 1, more);
+    flows.iter().map(|flow| (closed(flow), flow.delivered_bytes)).collect()
+}
+
 #[test]
 fn pool_of_one_or_two_connections_changes_nothing() {
     for connections in [1, 2] {
-        let [alone, pooled] = [&[][..], &[POOL]].map(|more| {
-            let flows = flows("[0, 0]", connections, 1, more);
-            flows.iter().map(|flow| (closed(flow), flow.delivered_bytes)).collect::<Vec<_>>()
-        });
-        assert_eq!(alone, pooled, "{connections} connections");
+        assert_eq!(outcome(connections, &[]), outcome(connections, &[POOL]), "{connections} connections");
+    }
+}
+
+/// Other detectors keep other state.
+#[test]
+fn pool_changes_nothing_of_other_detectors() {
+    for detector in ["counts", "events", "statistics"] {
+        let setting = format!("params.vmcc.detector={detector}");
+        assert_eq!(outcome(5, &[&setting]), outcome(5, &[&setting, POOL]), "{detector}");
     }
 }
 

@@ -186,11 +186,11 @@ impl Host {
         let params = Params::defaults(algorithm);
         let sharing = &mut self.sharing[member];
         self.pool.lead(sharing);
-        let decision = algorithm.detect(event, group, sharing, &params);
+        let mut decision = algorithm.detect(event, group, sharing, &params);
         let window = &mut self.windows[member][path];
         *window = decision.cwnd().unwrap_or(*window);
-        let closes = self.pool.on_ack(event, group, path, sharing).close_in_favor_of();
-        self.closed[member] |= closes.or(decision.close_in_favor_of()).is_some();
+        self.pool.on_ack(event, group, path, sharing, &mut decision);
+        self.closed[member] |= decision.close_in_favor_of().is_some();
     }
 }
 
