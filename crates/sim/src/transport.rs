@@ -9,10 +9,10 @@
 
 use rand_xoshiro::rand_core::Rng;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_metrics::observed::{Moment, Observed};
+use vmcc_metrics::observed::{Job, Moment, Observed};
 use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Scheduler as Chosen, SubflowEvent};
+use vmcc_scenario::model::{Protocol, Scheduler as Chosen, SubflowEvent};
 
 use crate::build::{Fabric, NamedPath, RoutePair, span};
 use crate::engine::Ctx;
@@ -20,7 +20,7 @@ use crate::error::SimError;
 use crate::packet::RouteId;
 use crate::rng::Streams;
 use crate::time::{Span, Time};
-use crate::traffic::Planned;
+use crate::traffic::{App, Planned};
 
 /// Inputs for making endpoints of a kind.
 pub(crate) struct BuildContext<'a> {
@@ -38,11 +38,12 @@ pub(crate) struct BuildContext<'a> {
 }
 
 impl BuildContext<'_> {
-    /// The routes of a connection in user space, one per path: as many as its entry or the hosts have.
+    /// The routes of a connection, one per path: one of TCP, else as many as its entry or the hosts have.
     pub(crate) fn route_pairs(&self, planned: &Planned) -> Result<Vec<RoutePair>, SimError> {
-        let common = &self.scenario.traffic[planned.traffic].common;
-        let count = common.subflows.or(self.scenario.host.subflows);
-        let allowed = common.path.as_ref().map(|path| path.0.as_slice());
+        let (entry, host) = (&self.scenario.traffic[planned.traffic], &self.scenario.host);
+        let several = entry.common.subflows.or(host.subflows);
+        let count = if entry.protocol(host) == Protocol::Tcp { Some(1) } else { several };
+        let allowed = entry.common.path.as_ref().map(|path| path.0.as_slice());
         let mut ecmp = self.streams.stream(&format!("{}/ecmp", planned.stream));
         Ok(self.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?)
     }
@@ -80,6 +81,16 @@ pub(crate) fn sample_every(scenario: &Scenario, subflows: usize) -> Span {
 /// The metrics' word for a simulated time.
 pub(crate) fn at(time: Time) -> Moment {
     Moment(time.ps())
+}
+
+/// The metrics' word for what an application does.
+pub(crate) fn job(app: &App) -> Job {
+    match *app {
+        App::Sized { bytes } => Job::Transfer(bytes),
+        App::RequestResponse { .. } | App::Fetches { .. } => Job::Requests,
+        App::Paced { bytes: Some(bytes), .. } => Job::Transfer(bytes),
+        App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. } | App::Carrier => Job::Endless,
+    }
 }
 
 /// A scheduler, as the scenario calls it.
@@ -171,6 +182,16 @@ pub(crate) struct Part {
     pub(crate) competing_paths: Vec<u64>,
     /// Per traffic entry.
     pub(crate) traffic: Vec<u64>,
+}
+
+impl Part {
+    /// Counts what a connection has delivered on a path.
+    pub(crate) fn add_on_path(&mut self, path: Option<usize>, competing: bool, bytes: u64) {
+        let sums = if competing { &mut self.competing_paths } else { &mut self.paths };
+        if let Some(path) = path {
+            sums[path] += bytes;
+        }
+    }
 }
 
 /// A kind of endpoint in a run, whose table is part of each shard's hosts `H`.

@@ -53,6 +53,11 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
+    /// Indices of its halves in the shard's tables.
+    pub(super) fn halves(&self) -> (u32, u32) {
+        (self.tx, self.rx)
+    }
+
     pub(super) fn new((tx, rx): (u32, u32), outgoing: &Bytes, incoming: &Bytes) -> Carrier {
         Carrier {
             tx,

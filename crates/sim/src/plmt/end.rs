@@ -272,7 +272,7 @@ impl End {
             App::Writes(writer) => write(session, &mut self.stream, writer, (now, self.spec.stop)),
             App::Reads => {
                 if let Some(stream) = self.stream {
-                    read(session, stream, &mut self.delivered, now);
+                    self.delivered.read(now, |chunk| session.read(stream, chunk));
                 }
             }
         }
@@ -299,9 +299,7 @@ impl End {
         let write = match &self.app {
             App::Writes(writer) if self.connected => {
                 let stops = (writer.is_endless() && !writer.is_done()).then_some(self.spec.stop);
-                // What is due and was not written waits for room.
-                let next = writer.next(now).filter(|_| writer.due(now) == 0);
-                next.into_iter().chain(stops).min()
+                writer.wakes_at(now).into_iter().chain(stops).min()
             }
             _ => None,
         };
@@ -357,20 +355,4 @@ fn write(session: &mut Session, stream: &mut Option<u64>, writer: &mut Writer, (
         // A stream that ended otherwise needs no end.
         let _ = session.finish(stream);
     }
-}
-
-fn read(session: &mut Session, stream: u64, delivered: &mut Delivered, now: Time) {
-    let mut chunk = [0; 1 << 13];
-    let mut bytes = 0;
-    loop {
-        match session.read(stream, &mut chunk) {
-            Ok(Some(read @ 1..)) => bytes += read as u64,
-            Ok(None) => {
-                delivered.complete = delivered.complete.min(now);
-                break;
-            }
-            Ok(Some(_)) | Err(_) => break,
-        }
-    }
-    delivered.note(now, bytes);
 }

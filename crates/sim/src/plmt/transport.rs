@@ -16,13 +16,13 @@ use crate::endpoint::MAX_INDEX;
 use crate::error::{HostError, SimError};
 use crate::rtts::{RttGroups, rtt_group};
 use crate::tcp::{
-    self, AckPath, AlgorithmId, ConfigId, ConnId, ConnSpec, Connections, Directory, Ecn, FlowRecord,
-    SubflowSpec, TcpConfig, World, endless,
+    self, AckPath, AlgorithmId, Algorithms, ConfigId, ConnId, ConnSpec, Connections, Directory, Ecn,
+    FlowRecord, SubflowSpec, TcpConfig, World, endless,
 };
 use crate::time::{Span, Time};
 use crate::traffic::{App as Planning, Planned, Writer, plan_flows};
 use crate::transport::{
-    BuildContext, Ends, Part, RouteChange, Routed, Transport, at, sample_every, scheduler,
+    BuildContext, Ends, Part, RouteChange, Routed, Transport, at, job, sample_every, scheduler,
 };
 
 /// Connections of a route that a session without end may make, one after the other. A transfer makes one: thousands of them need room.
@@ -66,7 +66,7 @@ fn twin(conn: ConnId) -> ConnId {
 #[derive(Debug, Default)]
 struct Flows {
     flows: Vec<Flow>,
-    directory: Option<Directory>,
+    directory: Directory,
     sample_every: Span,
     /// RTT distributions when the window began.
     rtts_at_warmup: Option<RttGroups>,
@@ -99,7 +99,7 @@ where
         add_ends(flow, ends, &directory, hosts);
     }
     let flows = flows.into_iter().map(|(flow, _)| flow).collect();
-    Ok(Box::new(Flows { flows, directory: Some(directory), sample_every, rtts_at_warmup: None }))
+    Ok(Box::new(Flows { flows, directory, sample_every, rtts_at_warmup: None }))
 }
 
 /// Parameters of a session's client and server.
@@ -112,30 +112,29 @@ struct EndSpecs {
 fn add_ends<H: AsMut<Sessions>>(flow: &mut Flow, specs: &EndSpecs, directory: &Directory, hosts: &mut [H]) {
     let per_route = flow.routes.first().map_or(1, |route| route.dials.len());
     let (mut of_client, mut of_server) = (Vec::new(), Vec::new());
-    let dials = flow.routes.iter().flat_map(|route| route.dials.iter().copied());
     let (mut from, mut to) = (0, 0);
-    for conn in dials {
-        let (there, back) = (Bytes::default(), Bytes::default());
-        let ((client, tx), (server, rx)) = (directory.sender(conn), directory.receiver(conn));
-        let ((_, answers), (_, answered)) = (directory.sender(twin(conn)), directory.receiver(twin(conn)));
-        let route = of_client.len() / per_route.max(1);
-        hosts[client].as_mut().tcp.conns[tx as usize].slot = route as u8;
-        hosts[server].as_mut().tcp.conns[answers as usize].slot = route as u8;
-        of_client.push(Carrier::new((tx, answered), &there, &back));
-        of_server.push(Carrier::new((answers, rx), &back, &there));
-        (from, to) = (client, server);
-        let own = |hosts: &mut [H], shard: usize, (tx, rx): (u32, u32), carrier: usize, later: usize| {
-            let sessions = hosts[shard].as_mut();
-            let owner = Owner { end: (sessions.ends.len() + later) as u32, carrier: carrier as u32 };
-            sessions.owners.0[tx as usize] = owner;
-            sessions.owners.1[rx as usize] = owner;
-        };
-        own(hosts, client, (tx, answered), of_client.len() - 1, 0);
-        own(hosts, server, (answers, rx), of_server.len() - 1, usize::from(client == server));
+    for (slot, route) in (0..).zip(&flow.routes) {
+        for &conn in &route.dials {
+            let (there, back) = (Bytes::default(), Bytes::default());
+            let ((client, tx), (server, rx)) = (directory.sender(conn), directory.receiver(conn));
+            let ((_, answers), (_, answered)) =
+                (directory.sender(twin(conn)), directory.receiver(twin(conn)));
+            hosts[client].as_mut().tcp.conns[tx as usize].slot = slot;
+            hosts[server].as_mut().tcp.conns[answers as usize].slot = slot;
+            of_client.push(Carrier::new((tx, answered), &there, &back));
+            of_server.push(Carrier::new((answers, rx), &back, &there));
+            (from, to) = (client, server);
+        }
     }
     let mut add = |shard: usize, (spec, app): &(Spec, App), carriers: Vec<Carrier>| {
         let sessions = hosts[shard].as_mut();
         let index = sessions.ends.len();
+        for (carrier, own) in (0..).zip(&carriers) {
+            let owner = Owner { end: index as u32, carrier };
+            let (tx, rx) = own.halves();
+            sessions.owners.0[tx as usize] = owner;
+            sessions.owners.1[rx as usize] = owner;
+        }
         sessions.ends.push(End::new(spec.clone(), *app, index as u32, carriers, per_route));
         (shard, index)
     };
@@ -149,30 +148,17 @@ struct Builder<'a, 'b> {
     /// Without and with ECN asked for.
     configs: [ConfigId; 2],
     framing: Framing,
-    algorithms: BTreeMap<String, (AlgorithmId, Arc<str>)>,
+    algorithms: Algorithms,
 }
 
 impl<'a, 'b> Builder<'a, 'b> {
     fn new(ctx: &'a mut BuildContext<'b>) -> Result<Self, SimError> {
         let mut world = World::new(ctx.shard_of);
         let host = tcp::tcp_config(&ctx.scenario.host);
-        let framing = Framing {
-            payload_bytes: host.mtu_bytes.saturating_sub(host.header_bytes).max(1).into(),
-            header_bytes: host.header_bytes.into(),
-        };
+        let [framing, _] = tcp::framings(&host);
         let mut add = |ecn| world.add_config(TcpConfig { ecn, ..host.clone() }).map_err(SimError::Config);
         let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
-        Ok(Self { ctx, world, configs, framing, algorithms: BTreeMap::new() })
-    }
-
-    fn algorithm(&mut self, name: &str) -> Result<(AlgorithmId, Arc<str>), SimError> {
-        if let Some(known) = self.algorithms.get(name) {
-            return Ok(known.clone());
-        }
-        let (found, params) = self.ctx.algorithm(name)?;
-        let made = (self.world.add_algorithm(found, params), Arc::from(name));
-        self.algorithms.insert(name.to_owned(), made.clone());
-        Ok(made)
+        Ok(Self { ctx, world, configs, framing, algorithms: Algorithms::default() })
     }
 
     fn flow(&mut self, number: usize, count: usize, planned: Planned) -> Result<(Flow, EndSpecs), SimError> {
@@ -180,7 +166,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         let entry = &scenario.traffic[planned.traffic];
         let writer = self.writer(&planned)?;
         let cc = entry.common.cc.as_ref().unwrap_or(&scenario.host.cc);
-        let (algorithm, cc) = self.algorithm(cc)?;
+        let (algorithm, cc) = self.algorithms.get(cc, self.ctx, &mut self.world)?;
         let route_pairs = self.ctx.route_pairs(&planned)?;
         let group = rtt_group(count, number, planned.traffic);
         let routes = route_pairs
@@ -336,7 +322,7 @@ impl Flow {
             from: self.planned.from_name.clone(),
             to: self.planned.to_name.clone(),
             cc: self.cc.clone(),
-            job: tcp::job(&self.planned.app),
+            job: job(&self.planned.app),
             start: at(self.planned.start),
             stop: at(self.planned.stop),
             unloaded: self.unloaded.clone(),
@@ -358,13 +344,7 @@ impl Flow {
 fn samples(tcp: &[&Connections]) -> BTreeMap<ConnId, Vec<observed::Sample>> {
     let mut all: BTreeMap<ConnId, Vec<observed::Sample>> = BTreeMap::new();
     for sample in tcp.iter().flat_map(|shard| shard.samples()) {
-        all.entry(sample.conn).or_default().push(observed::Sample {
-            at: at(sample.at),
-            srtt_8us: sample.srtt_8us,
-            cwnd_pkt: sample.cwnd_pkt,
-            alpha: sample.alpha,
-            acked: u64::from(sample.acked_pkt),
-        });
+        all.entry(sample.conn).or_default().push(tcp::observed_sample(sample));
     }
     all
 }
@@ -379,7 +359,7 @@ impl<H: AsRef<Sessions> + AsMut<Sessions>> Transport<H> for Flows {
     }
 
     fn settle(&mut self, hosts: &[&H], part: &mut Part) {
-        let (Some(directory), tcp) = (&self.directory, tables(hosts)) else { return };
+        let (directory, tcp) = (&self.directory, tables(hosts));
         for flow in &mut self.flows {
             let delivered = flow.reader(hosts).delivered.bytes;
             let new = delivered - std::mem::replace(&mut flow.settled, delivered);
@@ -389,20 +369,17 @@ impl<H: AsRef<Sessions> + AsMut<Sessions>> Transport<H> for Flows {
                 let of_dial = |&conn: &ConnId| directory.delivered_bytes(conn, &tcp);
                 let bytes: u64 = route.dials.iter().map(of_dial).sum();
                 let new = bytes - std::mem::replace(&mut route.settled, bytes);
-                let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
-                if let Some(path) = route.path {
-                    sums[path] += new;
-                }
+                part.add_on_path(route.path, flow.competing, new);
             }
         }
     }
 
     fn warmed_up(&mut self, hosts: &[&H]) {
-        self.rtts_at_warmup = self.directory.as_ref().map(|directory| directory.rtts(tables(hosts)));
+        self.rtts_at_warmup = Some(self.directory.rtts(tables(hosts)));
     }
 
     fn routed(&self, hosts: &[H]) -> Vec<Routed> {
-        let Some(directory) = &self.directory else { return Vec::new() };
+        let directory = &self.directory;
         let tcp: Vec<&Connections> = hosts.iter().map(|shard| &shard.as_ref().tcp).collect();
         let of_flow = |(ends, flow): (usize, &Flow)| {
             let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
@@ -417,7 +394,7 @@ impl<H: AsRef<Sessions> + AsMut<Sessions>> Transport<H> for Flows {
     }
 
     fn reroute(&mut self, moved: &RouteChange, hosts: &mut [&mut H]) {
-        let Some(directory) = &self.directory else { return };
+        let directory = &self.directory;
         let mut tcp: Vec<&mut Connections> = hosts.iter_mut().map(|shard| &mut shard.as_mut().tcp).collect();
         let route = &mut self.flows[moved.ends].routes[moved.subflow];
         for &conn in &route.dials {
@@ -432,7 +409,7 @@ impl<H: AsRef<Sessions> + AsMut<Sessions>> Transport<H> for Flows {
     }
 
     fn observe(&self, hosts: &[&H], observed: &mut Observed) {
-        let Some(directory) = &self.directory else { return };
+        let directory = &self.directory;
         let tcp = tables(hosts);
         let (groups, end) = (observed.rtts.len(), observed.window.1);
         let mut samples = samples(&tcp);

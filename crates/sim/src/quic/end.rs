@@ -339,9 +339,8 @@ impl End {
     fn arm<W: Wire>(&mut self, wire: &mut W) {
         let now = wire.now();
         let write = match &self.app {
-            // What is due and was not written waits for room.
-            App::Sends(writer) if writer.due(now) == 0 => writer.next(now),
-            _ => None,
+            App::Sends(writer) => writer.wakes_at(now),
+            App::Reads => None,
         };
         let timeout = self.engine.as_ref().and_then(Endpoint::poll_timeout);
         match [timeout, write].into_iter().flatten().min() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vmcc_metrics::observed::{self, Closed, Counters, Job, Moment, Observed, Subflow};
+use vmcc_metrics::observed::{self, Closed, Counters, Moment, Observed, Subflow};
 use vmcc_multipath::MIN_PATHS;
 use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::model::{AckPath as AckPathConfig, Coupling as CouplingConfig, Host, Protocol, Traffic};
@@ -18,7 +18,7 @@ use crate::rtts::{RttGroups, rtt_group};
 use crate::time::{Span, Time};
 use crate::traffic::{App as Planning, Planned, Writer, plan_flows};
 use crate::transport::{
-    BuildContext, Ends, Part, RouteChange, Routed, Transport, at, sample_every, scheduler,
+    BuildContext, Ends, Part, RouteChange, Routed, Transport, at, job, sample_every, scheduler,
 };
 
 /// The least that every path of QUIC's carries (RFC 9000 section 14).
@@ -244,12 +244,7 @@ impl Flow {
             from: self.planned.from_name.clone(),
             to: self.planned.to_name.clone(),
             cc: self.cc.as_str().into(),
-            job: match self.planned.app {
-                Planning::Sized { bytes } | Planning::Paced { bytes: Some(bytes), .. } => {
-                    Job::Transfer(bytes)
-                }
-                _ => Job::Endless,
-            },
+            job: job(&self.planned.app),
             start: at(self.planned.start),
             stop: at(self.planned.stop),
             unloaded: self.unloaded.clone(),
@@ -297,10 +292,7 @@ impl<H: AsRef<QuicEnds> + AsMut<QuicEnds>> Transport<H> for Flows {
             for (subflow, path) in flow.paths.iter().enumerate() {
                 let bytes = reader.seen[subflow].payload_in;
                 let new = bytes - std::mem::replace(&mut flow.settled.1[subflow], bytes);
-                let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
-                if let Some(path) = path {
-                    sums[*path] += new;
-                }
+                part.add_on_path(*path, flow.competing, new);
             }
         }
     }

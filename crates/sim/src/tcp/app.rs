@@ -11,9 +11,8 @@ use super::timers::Purpose;
 use super::tx::Tx;
 use crate::endpoint::Wire;
 use crate::time::{Span, Time};
-use crate::traffic::App;
+use crate::traffic::{App, chunks_due, chunks_take};
 
-const PS_PER_S: u128 = 1_000_000_000_000;
 /// A paced application that sleeps for less writes several chunks at once.
 const MIN_SLEEP: Span = Span::from_us(1);
 
@@ -125,9 +124,7 @@ impl<W: Wire> Tx<'_, W> {
     /// Writes all chunks that are due.
     fn write_due(&mut self, index: u32) {
         let App::Paced { rate_bps, chunk_bytes, bytes } = self.conn.app else { return };
-        let chunk_bits = u128::from(chunk_bytes) * 8;
-        let elapsed_ps = u128::from(self.now.since(self.conn.established_at).ps());
-        let due = (elapsed_ps * u128::from(rate_bps) / (chunk_bits * PS_PER_S) + 1) as u64;
+        let due = chunks_due(rate_bps, chunk_bytes, self.now.since(self.conn.established_at));
         let written = self.conn.chunks * chunk_bytes;
         let left = bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(written));
         let len_bytes = due.saturating_sub(self.conn.chunks).saturating_mul(chunk_bytes).min(left);
@@ -141,8 +138,7 @@ impl<W: Wire> Tx<'_, W> {
             return;
         }
         self.push(None);
-        let next_ps = (u128::from(due) * chunk_bits * PS_PER_S).div_ceil(u128::from(rate_bps.max(1)));
-        let next = self.conn.established_at + Span::from_ps(u64::try_from(next_ps).unwrap_or(u64::MAX));
+        let next = self.conn.established_at + chunks_take(rate_bps, chunk_bytes, due);
         let next = next.max(self.now + MIN_SLEEP);
         self.arm_app(index, next.min(self.conn.stop));
     }

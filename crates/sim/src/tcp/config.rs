@@ -160,12 +160,16 @@ impl TcpConfig {
         RtoLimits { initial: self.rto_initial, max: self.rto_max }
     }
 
-    /// Time after which a path whose SYNs nobody answers is given up.
+    /// Wait for the answer to a SYN that was repeated this often.
+    pub(crate) fn syn_wait(&self, repeated: u8) -> Span {
+        let doublings = repeated.saturating_sub(self.syn_linear);
+        self.rto_initial.times(1 << doublings.min(16)).min(self.rto_max)
+    }
+
+    /// Time after which a path whose SYNs are not answered is given up.
     pub(crate) fn handshake_timeout(&self) -> Span {
-        let doublings = 0..=u32::from(self.syn_retries);
-        let one = |doublings: u32| self.rto_initial.times(1 << doublings.min(16)).min(self.rto_max);
-        let doubled = doublings.map(one).fold(Span::ZERO, |sum, wait| sum + wait);
-        doubled + self.rto_initial.times(self.syn_linear.into())
+        let waits = (0..=self.syn_linear + self.syn_retries).map(|repeated| self.syn_wait(repeated));
+        waits.fold(Span::ZERO, |sum, wait| sum + wait)
     }
 }
 

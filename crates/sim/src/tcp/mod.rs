@@ -51,7 +51,9 @@ pub use config::{
 };
 pub use limits::LimitTimes;
 pub use record::{Closing, FlowRecord, ReceiverCounters, Response, Sample, SubflowCounters, SubflowRecord};
-pub(crate) use scenario::{endless, job, make, observed_subflow, tcp_config};
+pub(crate) use scenario::{
+    Algorithms, endless, framings, make, observed_sample, observed_subflow, tcp_config,
+};
 pub use shard::Connections;
 pub(crate) use timers::runs_in_softirq;
 pub use vmcc_multipath::Scheduler;

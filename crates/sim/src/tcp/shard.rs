@@ -87,9 +87,7 @@ impl Connections {
         if self.pools[pool].state.is_due(now_us) && self.pools[pool].turn(&self.conns, &self.subs, now_us) {
             for member in 0..self.pools[pool].members.len() {
                 let conn = self.pools[pool].members[member];
-                self.with_tx(wire, conn, |tx| {
-                    tx.follow_pool();
-                });
+                self.with_tx(wire, conn, |tx| tx.follow_pool());
             }
         }
     }

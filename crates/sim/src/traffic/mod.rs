@@ -14,7 +14,7 @@ pub use app::{App, Object};
 pub(crate) use datagrams::{DatagramSpec, PlannedDatagrams, plan_datagrams};
 pub(crate) use pairs::{Sender, senders};
 pub(crate) use plan::{Planned, plan_flows};
-pub(crate) use stream::{Delivered, Writer};
+pub(crate) use stream::{Delivered, Writer, chunks_due, chunks_take};
 
 /// The most connections or busy periods of one entry.
 pub(crate) const MAX_FLOWS: usize = 1_000_000;

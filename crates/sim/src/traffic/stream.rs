@@ -78,25 +78,38 @@ impl Writer {
         }
     }
 
-    /// The time of its next write; none if it waits for nothing but room.
-    pub(crate) fn next(&self, now: Time) -> Option<Time> {
+    /// The time of its next write; none while what is due waits for room.
+    pub(crate) fn wakes_at(&self, now: Time) -> Option<Time> {
+        self.next(now).filter(|_| self.due(now) == 0)
+    }
+
+    /// The time at which its next chunk is due; none without a rate.
+    fn next(&self, now: Time) -> Option<Time> {
         let pace = self.pace.filter(|_| self.left > 0)?;
         (pace.since != Time::NEVER).then(|| pace.next(now))
     }
 }
 
-impl Pace {
-    fn chunk_bits(&self) -> u128 {
-        u128::from(self.chunk_bytes) * 8
-    }
+/// Chunks that a program at a rate should have written after `elapsed`: the first one at once.
+pub(crate) fn chunks_due(rate_bps: u64, chunk_bytes: u64, elapsed: Span) -> u64 {
+    let chunk_bits = u128::from(chunk_bytes) * 8;
+    (u128::from(elapsed.ps()) * u128::from(rate_bps) / (chunk_bits * PS_PER_S) + 1) as u64
+}
 
+/// Time from the first chunk until the one after `chunks` is due.
+pub(crate) fn chunks_take(rate_bps: u64, chunk_bytes: u64, chunks: u64) -> Span {
+    let bits = u128::from(chunks) * u128::from(chunk_bytes) * 8;
+    let ps = (bits * PS_PER_S).div_ceil(u128::from(rate_bps.max(1)));
+    Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
+}
+
+impl Pace {
     /// Chunks that should have been written by `now`: the first one at once.
     fn chunks(&self, now: Time) -> u64 {
         if self.since == Time::NEVER {
             return 0;
         }
-        let elapsed_ps = u128::from(now.since(self.since).ps());
-        (elapsed_ps * u128::from(self.rate_bps) / (self.chunk_bits() * PS_PER_S) + 1) as u64
+        chunks_due(self.rate_bps, self.chunk_bytes, now.since(self.since))
     }
 
     fn due(&self, now: Time) -> u64 {
@@ -104,9 +117,7 @@ impl Pace {
     }
 
     fn next(&self, now: Time) -> Time {
-        let bits = u128::from(self.chunks(now)) * self.chunk_bits();
-        let next_ps = (bits * PS_PER_S).div_ceil(u128::from(self.rate_bps.max(1)));
-        self.since + Span::from_ps(u64::try_from(next_ps).unwrap_or(u64::MAX))
+        self.since + chunks_take(self.rate_bps, self.chunk_bytes, self.chunks(now))
     }
 }
 
@@ -136,6 +147,28 @@ impl Delivered {
         }
         self.bytes += bytes;
         self.at = now;
+    }
+
+    /// The program reads what there is; true at the end of the stream.
+    pub(crate) fn read<E>(
+        &mut self,
+        now: Time,
+        mut read: impl FnMut(&mut [u8]) -> Result<Option<usize>, E>,
+    ) -> bool {
+        let mut chunk = [0; 1 << 13];
+        let mut bytes = 0;
+        let ended = loop {
+            match read(&mut chunk) {
+                Ok(Some(read @ 1..)) => bytes += read as u64,
+                Ok(None) => break true,
+                Ok(Some(_)) | Err(_) => break false,
+            }
+        };
+        if ended {
+            self.complete = self.complete.min(now);
+        }
+        self.note(now, bytes);
+        ended
     }
 
     /// The longest time without a delivery in microseconds, that until `stop` or `end` too; none of a program that pauses.

@@ -51,19 +51,8 @@ impl End {
         let Some(connection) = self.engine.as_mut().and_then(|engine| engine.connection(handle)) else {
             return;
         };
-        let mut chunk = [0; 1 << 13];
-        let mut bytes = 0;
-        loop {
-            match connection.read(stream, &mut chunk) {
-                Ok(Some(read @ 1..)) => bytes += read as u64,
-                Ok(None) => {
-                    self.delivered.complete = self.delivered.complete.min(now);
-                    self.stream = None;
-                    break;
-                }
-                Ok(Some(_)) | Err(_) => break,
-            }
+        if self.delivered.read(now, |chunk| connection.read(stream, chunk)) {
+            self.stream = None;
         }
-        self.delivered.note(now, bytes);
     }
 }

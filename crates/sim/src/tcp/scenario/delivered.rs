@@ -43,10 +43,7 @@ impl Delivered {
                 let of = |record: &FlowRecord| record.subflows[subflow].receiver.bytes;
                 let bytes = records.iter().map(of).sum();
                 let new = bytes - std::mem::replace(arrived, bytes);
-                if let Some(path) = path {
-                    let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
-                    sums[*path as usize] += new;
-                }
+                part.add_on_path(path.map(|path| path as usize), flow.competing, new);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand_xoshiro::rand_core::Rng;
 use vmcc_network::{Framing, Lead, Unloaded};
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{AckPath as AckPathConfig, Common, Host, Protocol};
+use vmcc_scenario::model::{AckPath as AckPathConfig, Host, Protocol};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::delivered::Delivered;
@@ -77,6 +77,28 @@ fn host_warnings(scenario: &Scenario) -> Result<Vec<String>, SimError> {
     Ok(warnings)
 }
 
+/// Algorithms of a world by their names, each with the name that all its connections share.
+#[derive(Default)]
+pub(crate) struct Algorithms(BTreeMap<Arc<str>, AlgorithmId>);
+
+impl Algorithms {
+    pub(crate) fn get(
+        &mut self,
+        name: &str,
+        ctx: &mut BuildContext<'_>,
+        world: &mut World,
+    ) -> Result<(AlgorithmId, Arc<str>), SimError> {
+        if let Some((name, id)) = self.0.get_key_value(name) {
+            return Ok((*id, Arc::clone(name)));
+        }
+        let (found, params) = ctx.algorithm(name)?;
+        let id = world.add_algorithm(found, params);
+        let name = Arc::<str>::from(name);
+        self.0.insert(Arc::clone(&name), id);
+        Ok((id, name))
+    }
+}
+
 struct Builder<'a, 'b> {
     ctx: &'a mut BuildContext<'b>,
     world: World,
@@ -84,7 +106,7 @@ struct Builder<'a, 'b> {
     configs: [ConfigId; 2],
     /// Packets of single-path and of multipath connections.
     framings: [Framing; 2],
-    algorithms: BTreeMap<Arc<str>, AlgorithmId>,
+    algorithms: Algorithms,
     /// Path of each subflow so far.
     paths: Vec<Option<u32>>,
     /// Subflows that are sampled.
@@ -108,23 +130,11 @@ impl<'a, 'b> Builder<'a, 'b> {
             world,
             configs,
             framings,
-            algorithms: BTreeMap::new(),
+            algorithms: Algorithms::default(),
             paths: Vec::new(),
             traced: 0,
             slow: BTreeMap::new(),
         })
-    }
-
-    /// An algorithm, and its name as all its connections share it.
-    fn algorithm(&mut self, name: &str) -> Result<(AlgorithmId, Arc<str>), SimError> {
-        if let Some((name, id)) = self.algorithms.get_key_value(name) {
-            return Ok((*id, Arc::clone(name)));
-        }
-        let (found, params) = self.ctx.algorithm(name)?;
-        let id = self.world.add_algorithm(found, params);
-        let name = Arc::<str>::from(name);
-        self.algorithms.insert(Arc::clone(&name), id);
-        Ok((id, name))
     }
 
     fn flow(&mut self, planned: Planned, count: usize) -> Result<Flow, SimError> {
@@ -132,7 +142,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         let entry = &scenario.traffic[planned.traffic];
         let (common, host) = (&entry.common, &scenario.host);
         let multipath = entry.protocol(host) == Protocol::Mptcp;
-        let route_pairs = self.route_pairs(&planned, common, multipath)?;
+        let route_pairs = self.ctx.route_pairs(&planned)?;
         self.note_round_trips(&planned, &route_pairs);
         let first = self.paths.len() as u32;
         let mut subflows = self.subflows(&route_pairs)?;
@@ -146,7 +156,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         let trace = endless(&planned.app);
         self.traced += if trace { subflows.len() } else { 0 };
-        let (algorithm, cc) = self.algorithm(common.cc.as_ref().unwrap_or(&host.cc))?;
+        let cc = common.cc.as_ref().unwrap_or(&host.cc);
+        let (algorithm, cc) = self.algorithms.get(cc, self.ctx, &mut self.world)?;
         let own = self.world_flows();
         let group = rtt_group(count, own, planned.traffic);
         let spec = ConnSpec {
@@ -235,19 +246,6 @@ impl<'a, 'b> Builder<'a, 'b> {
         self.ctx.fabric.unloaded(&carrying, self.framings[usize::from(multipath)], lead)
     }
 
-    /// The routes of a connection, one per subflow.
-    fn route_pairs(
-        &self,
-        planned: &Planned,
-        common: &Common,
-        multipath: bool,
-    ) -> Result<Vec<RoutePair>, SimError> {
-        let count = if multipath { common.subflows.or(self.ctx.scenario.host.subflows) } else { Some(1) };
-        let allowed = common.path.as_ref().map(|p| p.0.as_slice());
-        let mut ecmp = self.ctx.streams.stream(&format!("{}/ecmp", planned.stream));
-        Ok(self.ctx.fabric.route_pairs(planned.from, planned.to, allowed, count, &mut ecmp)?)
-    }
-
     /// The subflows of a connection; notes the path that each is on.
     fn subflows(&mut self, route_pairs: &[RoutePair]) -> Result<Vec<SubflowSpec>, SimError> {
         let mut subflows = Vec::with_capacity(route_pairs.len());
@@ -268,7 +266,7 @@ impl<'a, 'b> Builder<'a, 'b> {
 }
 
 /// Packets of single-path and of multipath connections.
-fn framings(config: &TcpConfig) -> [Framing; 2] {
+pub(crate) fn framings(config: &TcpConfig) -> [Framing; 2] {
     [config.header_bytes, config.header_bytes + config.multipath_header_bytes].map(|header| Framing {
         payload_bytes: config.mtu_bytes.saturating_sub(header).max(1).into(),
         header_bytes: header.into(),

@@ -4,8 +4,8 @@ mod delivered;
 mod make;
 mod observe;
 
-pub(crate) use make::{endless, make, tcp_config};
-pub(crate) use observe::{job, of as observed_subflow};
+pub(crate) use make::{Algorithms, endless, framings, make, tcp_config};
+pub(crate) use observe::{observed_sample, of as observed_subflow};
 
 use std::ops::Range;
 use std::sync::Arc;

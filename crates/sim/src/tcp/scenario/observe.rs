@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use vmcc_metrics::observed::{
-    Closed, Connection, Counters, End, Job, LimitedTimes, Moment, Observed, Response, Sample, Subflow,
+    Closed, Connection, Counters, End, LimitedTimes, Moment, Observed, Response, Sample, Subflow,
 };
 
 use super::{Flow, Flows, PastPath};
 use crate::tcp::{App, Closing, ConnId, Connections, FlowRecord, Object, SubflowRecord};
 use crate::time::{Span, Time};
-use crate::transport::at;
+use crate::transport::{at, job};
 
 pub(super) fn observe(flows: &Flows, hosts: &[&Connections], observed: &mut Observed) {
     let (first, groups) = (observed.connections.len(), observed.rtts.len());
@@ -183,15 +183,6 @@ fn since(all: &Counters, before: &Counters) -> Counters {
     }
 }
 
-pub(crate) fn job(app: &App) -> Job {
-    match *app {
-        App::Sized { bytes } => Job::Transfer(bytes),
-        App::RequestResponse { .. } | App::Fetches { .. } => Job::Requests,
-        App::Paced { bytes: Some(bytes), .. } => Job::Transfer(bytes),
-        App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. } | App::Carrier => Job::Endless,
-    }
-}
-
 /// Record of a subflow so far.
 pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Connections]) -> Subflow {
     let records: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
@@ -238,18 +229,22 @@ fn number(all: &Flows, conn: ConnId) -> Option<usize> {
     all.flows.binary_search_by_key(&conn, |flow| flow.conn).ok()
 }
 
+pub(crate) fn observed_sample(sample: &crate::tcp::Sample) -> Sample {
+    Sample {
+        at: at(sample.at),
+        srtt_8us: sample.srtt_8us,
+        cwnd_pkt: sample.cwnd_pkt,
+        alpha: sample.alpha,
+        acked: u64::from(sample.acked_pkt),
+    }
+}
+
 /// Samples by connection and subflow, by time: in an order that does not depend on shards.
 fn samples(all: &Flows, hosts: &[&Connections]) -> BTreeMap<(usize, usize), Vec<Sample>> {
     let mut samples: BTreeMap<(usize, usize), Vec<Sample>> = BTreeMap::new();
     for sample in hosts.iter().flat_map(|shard| shard.samples()) {
         let Some(index) = number(all, sample.conn) else { continue };
-        samples.entry((index, usize::from(sample.subflow))).or_default().push(Sample {
-            at: at(sample.at),
-            srtt_8us: sample.srtt_8us,
-            cwnd_pkt: sample.cwnd_pkt,
-            alpha: sample.alpha,
-            acked: u64::from(sample.acked_pkt),
-        });
+        samples.entry((index, usize::from(sample.subflow))).or_default().push(observed_sample(sample));
     }
     samples.values_mut().for_each(|of_subflow| of_subflow.sort_by_key(|sample| sample.at));
     samples

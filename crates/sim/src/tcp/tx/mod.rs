@@ -134,9 +134,7 @@ impl<W: Wire> Tx<'_, W> {
         }
         let mut decision = self.cc.algorithm.detect(event, group, sharing, &self.cc.params);
         if let Some((pool, place)) = pool {
-            let own = pool.on_ack(event, group, usize::from(place.routes[r]), sharing);
-            decision.set |= own.set;
-            decision.peer = if own.set == DecisionFlags::NONE { decision.peer } else { own.peer };
+            pool.on_ack(event, group, usize::from(place.routes[r]), sharing, &mut decision);
         }
         if decision.set != DecisionFlags::NONE {
             self.apply(r, &decision, event.cause);

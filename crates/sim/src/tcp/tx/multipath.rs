@@ -77,9 +77,9 @@ impl<W: Wire> Tx<'_, W> {
         self.push(Some(r));
     }
 
-    /// Asks for further subflows, but those that the pool knows to share a bottleneck, once the other end has sent an ACK besides the handshake's: only then does the opener know
-    /// that it has the key (RFC 8684 section 3.1), and Linux's path manager begins (`check_fully_established`). Servers have
-    /// theirs from the first request on (`open_established`).
+    /// Asks for further subflows, but those that the pool knows to share a bottleneck, once the other end has sent an ACK besides
+    /// the handshake's: only then does the opener know that it has the key (RFC 8684 section 3.1), and Linux's path manager
+    /// begins (`check_fully_established`). Servers have theirs from the first request on (`open_established`).
     pub(super) fn join_others(&mut self) {
         if self.conn.joins_begun {
             return;

@@ -203,9 +203,7 @@ impl<W: Wire> Tx<'_, W> {
         let join = if self.joins(r) { Packet::JOIN } else { 0 };
         self.subs[r].status = Status::SynSent;
         self.send_control(r, Packet::SYN | join, 0);
-        let doublings = self.subs[r].syn_retries.saturating_sub(self.config.syn_linear);
-        let wait = self.config.rto_initial.times(1 << doublings.min(16));
-        let at = self.now + wait.min(self.config.rto_max);
+        let at = self.now + self.config.syn_wait(self.subs[r].syn_retries);
         self.set_alarm(r, Alarm::Handshake, at);
     }
 
