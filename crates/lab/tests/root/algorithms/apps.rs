@@ -94,13 +94,21 @@ fn root_redis_answers_reads_and_writes_on_open_connections() {
     on_both_paths(&output);
 }
 
+/// The flow over TCP by the first path, which fails at a time.
+fn on_failing_path(mut spec: LabSpec, at: Nanos) -> LabSpec {
+    spec.flows[0].transport = Transport::Tcp { subnet: 0 };
+    spec.cuts = vec![vmcc_lab::Cut { at, path: 0, up: false }];
+    spec
+}
+
 /// Requests that redis-benchmark has not done in time are unfinished; the run has figures all the same.
 #[test]
 fn root_requests_stalled_by_a_failed_path_are_unfinished() {
     let _alone = alone();
-    let mut spec = app(requests(RequestProgram::Redis, 32_000, 100_000, 1.0, 4), 4, 3);
-    spec.flows[0].transport = Transport::Tcp { subnet: 0 };
-    spec.cuts = vec![vmcc_lab::Cut { at: Nanos::from_millis(500), path: 0, up: false }];
+    let spec = on_failing_path(
+        app(requests(RequestProgram::Redis, 32_000, 100_000, 1.0, 4), 4, 3),
+        Nanos::from_millis(500),
+    );
     let output = run_with(&spec, programs()).unwrap();
     assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (0.0, 100_000.0));
     assert!(output.metrics.get("fct_us.p50").is_none(), "{:?}", output.metrics);
@@ -127,9 +135,10 @@ fn root_nginx_answers_wrk_over_both_paths() {
 #[test]
 fn root_requests_of_wrk_on_a_failed_path_are_unfinished() {
     let _alone = alone();
-    let mut spec = app(requests(RequestProgram::Nginx, 100_000, 0, 1.0, 4), 4, 3);
-    spec.flows[0].transport = Transport::Tcp { subnet: 0 };
-    spec.cuts = vec![vmcc_lab::Cut { at: Nanos::from_millis(1_500), path: 0, up: false }];
+    let spec = on_failing_path(
+        app(requests(RequestProgram::Nginx, 100_000, 0, 1.0, 4), 4, 3),
+        Nanos::from_millis(1_500),
+    );
     let output = run_with(&spec, programs()).unwrap();
     assert!(of(&output, "completed") > 10.0, "{:?}", output.metrics);
     assert_eq!(of(&output, "unfinished"), 4.0);

@@ -31,6 +31,11 @@ competing = true
 /// a quarter of a second of the six where the machine is busy. Who counted something else would be off by half.
 const UNSEEN_MARKS: f64 = 0.1;
 
+/// A figure that the run has.
+fn figure(engine: &str, output: &RunOutput, name: &str) -> f64 {
+    output.metrics.get(name).unwrap_or_else(|| panic!("{engine}: no {name}"))
+}
+
 fn on_both_engines(settings: &[&str], check: impl Fn(&str, &RunOutput)) {
     on_both_engines_of(SCENARIO, settings, check);
 }
@@ -135,13 +140,16 @@ timeout = '500ms'
 #[test]
 fn root_probes_see_the_queue_of_their_path() {
     on_both_engines_of(PROBED, &[], |engine, output| {
-        let get = |name: &str| output.metrics.get(name).unwrap_or_else(|| panic!("{engine}: no {name}"));
-        assert_eq!(get("paths.empty.probe_loss"), 0.0, "{engine}");
-        let (empty, full) = (get("paths.empty.probe_rtt_us.p50"), get("paths.full.probe_rtt_us.p50"));
+        assert_eq!(figure(engine, output, "paths.empty.probe_loss"), 0.0, "{engine}");
+        let (empty, full) = (
+            figure(engine, output, "paths.empty.probe_rtt_us.p50"),
+            figure(engine, output, "paths.full.probe_rtt_us.p50"),
+        );
         // Reno keeps a third of 60 kB at least in the queue, which takes 3 ms.
         assert!(full > 2_500.0 && full > 2.0 * empty, "{engine}: {empty} and {full} us");
         assert!(
-            get("probe_rtt_us.max") >= full && output.metrics.get("goodput_bps").is_none_or(|bps| bps == 0.0)
+            figure(engine, output, "probe_rtt_us.max") >= full
+                && output.metrics.get("goodput_bps").is_none_or(|bps| bps == 0.0)
         );
         assert!(output.series.iter().any(|point| point.metric == "probe_rtt_us"), "{engine}: over time");
     });
@@ -217,13 +225,12 @@ write_rate = '1mbit'
 #[test]
 fn root_limits_of_requests_are_those_of_their_answers() {
     on_both_engines_of(ASKED, &[], |engine, output| {
-        let get = |name: &str| output.metrics.get(name).unwrap_or_else(|| panic!("{engine}: no {name}"));
         // wrk names no ports: the sampler may miss one of them, and counts none twice.
-        let opened = get("traffic.asks.subflows_opened");
+        let opened = figure(engine, output, "traffic.asks.subflows_opened");
         assert!((2.0..=4.0).contains(&opened), "{engine}: {opened} of 4 connections");
-        assert_eq!(get("traffic.slow.subflows_opened"), 1.0, "{engine}");
-        let app_limited = get("traffic.asks.app_limited");
+        assert_eq!(figure(engine, output, "traffic.slow.subflows_opened"), 1.0, "{engine}");
+        let app_limited = figure(engine, output, "traffic.asks.app_limited");
         assert!(app_limited < 0.35, "{engine}: {app_limited} at saturation");
-        assert!(get("traffic.slow.app_limited") > 0.6, "{engine}");
+        assert!(figure(engine, output, "traffic.slow.app_limited") > 0.6, "{engine}");
     });
 }
