@@ -6,6 +6,7 @@ mod copy;
 mod mark;
 mod proxy;
 mod reproduce;
+mod search;
 mod top;
 
 pub(crate) use advise::AdviseOptions;
@@ -16,6 +17,7 @@ pub(crate) use copy::{CpOptions, ServeOptions};
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
 pub(crate) use proxy::{KeysOptions, PathsOptions, ProxyOptions, RelayOptions};
 pub(crate) use reproduce::{ReproduceEngine, ReproduceOptions};
+pub(crate) use search::SearchOptions;
 #[cfg(feature = "kernel")]
 pub(crate) use top::SortKey;
 pub(crate) use top::TopOptions;
@@ -51,6 +53,7 @@ impl Arguments {
             Command::Run(options) => options.common.quiet,
             Command::Demo(options) => options.quiet,
             Command::Reproduce(options) => options.quiet,
+            Command::Search(options) => options.quiet,
             Command::Cp(options) => options.quiet,
             _ => false,
         }
@@ -85,6 +88,10 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// List the papers' figures as claims, or run them and check each against the paper's number
     Reproduce(ReproduceOptions),
+    /// Search for traffic, link and loss patterns that break a property of a congestion control (simulator)
+    ///
+    /// Each finding is a small scenario with a claim that fails. Exit code 1: a property is broken.
+    Search(SearchOptions),
     /// Rebuild the HTML report of a result folder
     Report {
         /// The result folder

@@ -65,6 +65,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Run(options) => commands::run::run(&options, ui),
         Command::Demo(options) => commands::run::run(&options.for_scenario("demo"), ui),
         Command::Reproduce(options) => commands::reproduce::reproduce(&options, ui),
+        Command::Search(options) => commands::search::search(&options, ui),
         Command::Report { folder } => commands::report::report(&folder, ui),
         Command::Compare(options) => commands::compare::compare(&options, ui),
         Command::Bench(options) => commands::bench::bench(&options, ui),

@@ -16,6 +16,7 @@ mod it {
     mod report;
     mod reproduce;
     mod run;
+    mod search;
     mod service;
     mod tables;
 }

@@ -30,6 +30,7 @@ pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod scenarios;
+pub(crate) mod search;
 #[cfg(feature = "kernel")]
 mod status;
 #[cfg(feature = "kernel")]

@@ -1,0 +1,118 @@
+//! A (mu + lambda) evolution with one population for each property.
+//!
+//! Every candidate is scored for all properties, and may enter each population.
+
+use crate::candidate::Candidate;
+use crate::draw::{Rng, below, one_in};
+use crate::property::Property;
+use crate::runner::{Judgment, Runner, Scored, Stop};
+use crate::subject::Subject;
+use rand_xoshiro::rand_core::SeedableRng;
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// Parents of a population.
+const PARENTS: usize = 6;
+/// Candidates of a generation.
+const OFFSPRING: usize = 24;
+/// Attempts at a child that was not tried before.
+const ATTEMPTS: usize = 20;
+
+/// Way to new candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// From the worst ones so far.
+    #[default]
+    Evolve,
+    /// At random, as a comparison.
+    Random,
+}
+
+/// The best candidates for each property.
+pub(crate) struct Evolution<'a> {
+    subject: &'a Subject,
+    strategy: Strategy,
+    rng: Rng,
+    tried: HashSet<Candidate>,
+    pub(crate) populations: Vec<(Property, Vec<Judgment>)>,
+}
+
+impl<'a> Evolution<'a> {
+    pub(crate) fn new(subject: &'a Subject, properties: &[Property], strategy: Strategy, seed: u64) -> Self {
+        Self {
+            subject,
+            strategy,
+            rng: Rng::seed_from_u64(seed),
+            tried: HashSet::new(),
+            populations: properties.iter().map(|property| (*property, Vec::new())).collect(),
+        }
+    }
+
+    /// Scores generations until the runner has used `until` runs. The first begins with the scenario as it is.
+    pub(crate) fn run(&mut self, runner: &mut Runner<'_>, until: u32) -> Result<(), Stop> {
+        let each = self.subject.runs_per_candidate();
+        let mut next = vec![Candidate::unchanged(self.subject.bounds())];
+        loop {
+            let room = (until.saturating_sub(runner.used) / each) as usize;
+            while next.len() < OFFSPRING.min(room) {
+                next.push(self.child(next.len()));
+            }
+            next.truncate(room);
+            if next.is_empty() {
+                return Ok(());
+            }
+            let properties: Vec<Property> = self.populations.iter().map(|(property, _)| *property).collect();
+            let scores = runner.scores(self.subject, &next, &properties, self.subject.seed())?;
+            for (candidate, scores) in next.drain(..).zip(scores) {
+                self.enter(&candidate, &scores.unwrap_or_default());
+            }
+        }
+    }
+
+    /// A child for the `index`-th place of a generation, which properties take in turn.
+    fn child(&mut self, index: usize) -> Candidate {
+        let bounds = self.subject.bounds();
+        let (_, parents) = &self.populations[index % self.populations.len()];
+        let mut child = Candidate::draw(bounds, &mut self.rng);
+        for _ in 0..ATTEMPTS {
+            if self.strategy == Strategy::Evolve && !parents.is_empty() && !one_in(&mut self.rng, 6) {
+                let first = &parents[tournament(parents.len(), &mut self.rng)].candidate;
+                let second = &parents[tournament(parents.len(), &mut self.rng)].candidate;
+                let crossed = if one_in(&mut self.rng, 3) {
+                    first.crossed(second, &mut self.rng)
+                } else {
+                    first.clone()
+                };
+                child = crossed.mutated(bounds, &mut self.rng);
+            }
+            if self.tried.insert(child.clone()) {
+                break;
+            }
+            child = Candidate::draw(bounds, &mut self.rng);
+        }
+        child
+    }
+
+    /// Puts a candidate into each population that it is good enough for.
+    fn enter(&mut self, candidate: &Candidate, scores: &[Scored]) {
+        for (property, parents) in &mut self.populations {
+            let own = scores.iter().filter(|scored| scored.property == *property);
+            let Some(worst) = own.reduce(|a, b| if b.score > a.score { b } else { a }) else { continue };
+            // Of equal ones the smaller, then the earlier.
+            let size = candidate.changes.len();
+            let stays = |parent: &Judgment| {
+                let score = parent.worst.score;
+                score > worst.score || (score == worst.score && parent.candidate.changes.len() <= size)
+            };
+            let place = parents.iter().position(|parent| !stays(parent)).unwrap_or(parents.len());
+            parents.insert(place, Judgment { candidate: candidate.clone(), worst: worst.clone() });
+            parents.truncate(PARENTS);
+        }
+    }
+}
+
+/// The better of two drawn places.
+fn tournament(count: usize, rng: &mut Rng) -> usize {
+    below(rng, count).min(below(rng, count))
+}
