@@ -66,7 +66,7 @@ fn search_has_the_same_bytes_with_any_number_of_jobs() {
     let dir = folder();
     let search = |jobs: &str, out: &str| {
         let arguments =
-            ["search", "two.toml", "--set", "cc=reno", "--budget", "150", "--jobs", jobs, "--out", out];
+            ["search", "two.toml", "--set", "cc=reno", "--budget", "216", "--jobs", jobs, "--out", out];
         let ended = output(dir.path(), &arguments);
         assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&ended.stderr));
         let files = names(&dir.path().join(out));
@@ -85,7 +85,7 @@ fn bad_options_are_named_with_a_remedy() {
     let dir = folder();
     let cases: [(&[&str], &[&str]); 5] = [
         (&["--property", "fairness"], &["fairness", "best-path, fair-share"]),
-        (&["--budget", "20"], &["a budget of 20 runs is too small", "give at least 144"]),
+        (&["--budget", "20"], &["a budget of 20 runs is too small", "give at least 216"]),
         (&["--control", "renno"], &["renno", "reno"]),
         (&["--set", "cc=lia,olia"], &["2 cases", "--set cc=VALUE"]),
         (&["--out", "."], &["not empty", "--out"]),

@@ -54,7 +54,8 @@ impl<'a> Evolution<'a> {
         let each = self.subject.runs_per_candidate();
         let mut next = vec![Candidate::unchanged(self.subject.bounds())];
         loop {
-            let room = (until.saturating_sub(runner.used) / each) as usize;
+            // Each may be run with two seeds.
+            let room = (until.saturating_sub(runner.used) / (2 * each)) as usize;
             while next.len() < OFFSPRING.min(room) {
                 next.push(self.child(next.len()));
             }
@@ -62,12 +63,35 @@ impl<'a> Evolution<'a> {
             if next.is_empty() {
                 return Ok(());
             }
-            let properties: Vec<Property> = self.populations.iter().map(|(property, _)| *property).collect();
-            let scores = runner.scores(self.subject, &next, &properties, self.subject.seed())?;
+            let scores = self.scores(runner, &next)?;
             for (candidate, scores) in next.drain(..).zip(scores) {
-                self.enter(&candidate, &scores.unwrap_or_default());
+                self.enter(&candidate, &scores);
             }
         }
+    }
+
+    /// Scores of each candidate's claims: with the first seed, or the lower of two seeds for candidates that violate one, so that luck with a
+    /// seed is not bred.
+    fn scores(&self, runner: &mut Runner<'_>, candidates: &[Candidate]) -> Result<Vec<Vec<Scored>>, Stop> {
+        let properties: Vec<Property> = self.populations.iter().map(|(property, _)| *property).collect();
+        let seed = self.subject.seed();
+        let first = runner.scores(self.subject, candidates, &properties, seed)?;
+        let mut scores: Vec<Vec<Scored>> = first.into_iter().map(Option::unwrap_or_default).collect();
+        let (violating, again): (Vec<&mut Vec<Scored>>, Vec<Candidate>) = scores
+            .iter_mut()
+            .zip(candidates)
+            .filter(|(scores, _)| scores.iter().any(|scored| scored.score > 1.0))
+            .map(|(scores, candidate)| (scores, candidate.clone()))
+            .unzip();
+        let second = runner.scores(self.subject, &again, &properties, seed.wrapping_add(1))?;
+        for (scores, second) in violating.into_iter().zip(second) {
+            let second = second.unwrap_or_default();
+            for scored in scores {
+                let same = second.iter().find(|other| other.claim.id == scored.claim.id);
+                scored.score = scored.score.min(same.map_or(0.0, |other| other.score));
+            }
+        }
+        Ok(scores)
     }
 
     /// A child for the `index`-th place of a generation, which properties take in turn.

@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use vmcc_engine::Engine;
 use vmcc_scenario::{Document, Overrides};
 
-/// Least budget, in candidates: one generation, and the confirmation of one finding.
-const MIN_CANDIDATES: u32 = 48;
+/// Least budget, in candidates: one generation with two seeds, and the confirmation of one finding.
+const MIN_CANDIDATES: u32 = 72;
 
 /// Settings that decide what a search finds.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ pub struct Outcome {
 pub struct PropertyOutcome {
     /// The property.
     pub property: Property,
-    /// Worst score of the search itself: above 1 is a violation with one seed. Absent: nothing could be judged.
+    /// Worst score of the search itself, the lower one of two seeds above 1. Absent: nothing could be judged.
     pub worst_score: Option<f64>,
     /// Confirmed and shrunk violation.
     pub finding: Option<Finding>,

@@ -12,6 +12,8 @@ pub(crate) const SEEDS: u32 = 3;
 pub(crate) const HELD_OUT_SEEDS: u32 = 5;
 /// Least score with each seed: a bound that is missed by less is luck.
 const MIN_SCORE: f64 = 1.05;
+/// Score that shrinking need not retain: beyond it a simpler finding is worth more than a worse one.
+const CLEAR_SCORE: f64 = 1.5;
 /// Shortest duration after the warm-up.
 const MIN_ROOM_MS: u32 = 1_000;
 
@@ -58,9 +60,9 @@ impl Shrinker<'_, '_> {
         Ok(worst.map(|worst| Judgment { candidate: candidate.clone(), worst }))
     }
 
-    /// A smaller candidate that violates the property still, with a score of at least the square root.
+    /// A smaller candidate that violates the property still, with at least the square root of its score or [`CLEAR_SCORE`].
     pub(crate) fn shrink(&mut self, mut found: Judgment) -> Result<Judgment, Stop> {
-        let least = found.worst.score.sqrt();
+        let least = found.worst.score.sqrt().min(CLEAR_SCORE);
         loop {
             let before = found.candidate.clone();
             self.drop_changes(&mut found, least)?;

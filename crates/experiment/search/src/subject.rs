@@ -38,8 +38,8 @@ pub struct Subject {
     tree: Map<String, Value>,
     paths: Vec<String>,
     bottlenecks: Vec<Bottleneck>,
-    /// Indices of the entries under test, each with the control's settings on each path.
-    controls: Vec<(usize, Vec<Value>)>,
+    /// Entries under test: index, key in overrides, the control's settings on each path.
+    controls: Vec<(usize, String, Vec<Value>)>,
     rivals: Vec<(String, usize)>,
     bounds: Bounds,
     warmup: Nanos,
@@ -52,8 +52,10 @@ impl Subject {
     /// # Errors
     /// The plan has several cases, no named paths or no endless connections, or cannot be compared with single TCP connections.
     pub fn new(plan: &Plan, control: Option<&str>) -> Result<Self, SearchError> {
-        let scenario = only_case(plan)?;
-        let tested = tested_entries(scenario)?;
+        let mut scenario = only_case(plan)?.clone();
+        let tested = tested_entries(&scenario)?;
+        name_entries(&mut scenario, &tested);
+        let scenario = &scenario;
         let algorithm = algorithm_of(scenario, &tested)?;
         let control = control_of(&algorithm, control)?;
         let network = scenario.topology.network();
@@ -94,7 +96,7 @@ impl Subject {
                 }
                 settings
             };
-            (*index, paths.iter().map(settings).collect())
+            (*index, override_key(scenario, *index), paths.iter().map(settings).collect())
         };
         let controls = tested.iter().map(on_path).collect();
         let subject = Self {
@@ -215,7 +217,7 @@ impl Subject {
     fn variants(&self) -> Vec<Value> {
         let on_path = |(path, name): (usize, &String)| {
             let entries =
-                self.controls.iter().map(|(entry, settings)| (entry.to_string(), settings[path].clone()));
+                self.controls.iter().map(|(_, key, settings)| (key.clone(), settings[path].clone()));
             json!({ "name": control(name), "traffic": entries.collect::<Map<String, Value>>() })
         };
         let controls = self.paths.iter().enumerate().map(on_path);
@@ -282,7 +284,7 @@ impl Subject {
 
     /// An entry of traffic on a change's path and in its time, between the hosts under test.
     fn entry(&self, change: &Change, mut entry: Value) -> Value {
-        let tested = self.controls.first().and_then(|(index, _)| self.tree.get("traffic")?.get(*index));
+        let tested = self.controls.first().and_then(|(index, ..)| self.tree.get("traffic")?.get(*index));
         for key in ["from", "to"] {
             if let Some(hosts) = tested.and_then(|tested| tested.get(key)) {
                 entry[key] = hosts.clone();
@@ -293,6 +295,21 @@ impl Subject {
         entry["stop"] = ms(change.until_ms);
         entry
     }
+}
+
+/// Gives unnamed entries under test their label as a name. Random draws of named entries depend on nothing else, so they are the same in all
+/// cases.
+fn name_entries(scenario: &mut Scenario, tested: &[usize]) {
+    let labels = Traffic::labels(&scenario.traffic);
+    for index in tested {
+        scenario.traffic[*index].common.name = Some(labels[*index].clone());
+    }
+}
+
+/// The entry in overrides: its name, or its index if the name is a number.
+fn override_key(scenario: &Scenario, index: usize) -> String {
+    let name = scenario.traffic[index].common.name.as_ref().filter(|name| name.parse::<usize>().is_err());
+    name.cloned().unwrap_or_else(|| index.to_string())
 }
 
 fn flow_name(index: usize) -> String {

@@ -46,12 +46,12 @@ fn small_budget_is_refused_with_the_least() {
     let text = scenario(PATHS, "[[traffic]]\nkind = \"bulk\"");
     let subject = Subject::new(&plan(&text), None).unwrap();
     let settings =
-        Settings { properties: Property::ALL.to_vec(), budget: 143, seed: 1, strategy: Strategy::Random };
+        Settings { properties: Property::ALL.to_vec(), budget: 215, seed: 1, strategy: Strategy::Random };
     let stop = AtomicBool::new(false);
     let how = Execution { jobs: 1, stop: &stop, progress: &|_| {} };
     let error = search(&subject, &Simulator::default(), &settings, &how).unwrap_err();
     assert!(matches!(error, SearchError::Unsuitable { .. }), "{error}");
-    assert_eq!(error.remedy(), Some("give at least 144"));
+    assert_eq!(error.remedy(), Some("give at least 216"));
 }
 
 #[test]
