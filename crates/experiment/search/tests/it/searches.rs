@@ -58,7 +58,7 @@ fn searched(text: &str, settings: &Settings, jobs: usize) -> Outcome {
 }
 
 /// Outcome of each claim of a scenario file, as `vmcc run` has it.
-fn verdicts(scenario: &str) -> Vec<bool> {
+pub(crate) fn verdicts(scenario: &str) -> Vec<bool> {
     let plan = plan(scenario);
     let (stop, engine) = (AtomicBool::new(false), Simulator::default());
     let run = |case: &_, run: u32| {
