@@ -119,7 +119,8 @@ fn fuzz_carriers(mut data: &[u8]) {
             }
             11 | 12 => play.use_streams(what >> 4, u64::from(carrier % 8)),
             13 => {
-                let info = CarrierInfo { timeouts: u32::from(*len) % 2, queued: u64::from(*carrier) << 8, ..CarrierInfo::default() };
+                let (timeouts, queued, blocked) = (u32::from(*len) % 2, u64::from(*carrier) << 8, carrier & 16 != 0);
+                let info = CarrierInfo { timeouts, queued, blocked, ..CarrierInfo::default() };
                 if let Some(session) = &mut play.sessions[0] {
                     session.set_info(play.now, id, info);
                     session.set_backup(id, carrier & 8 != 0);

@@ -97,7 +97,7 @@ pub(crate) fn job(app: &App) -> Job {
 pub(crate) fn scheduler(chosen: Chosen) -> Scheduler {
     match chosen {
         Chosen::LowestRtt => Scheduler::LowestRtt,
-        Chosen::RoundRobin => Scheduler::RoundRobin { num_segments: 1, cwnd_limited: true },
+        Chosen::RoundRobin => Scheduler::RoundRobin { cwnd_limited: true },
         Chosen::Redundant => Scheduler::Redundant,
         Chosen::Blest => Scheduler::Blest,
         Chosen::Ecf => Scheduler::Ecf,

@@ -364,6 +364,16 @@ impl Streams {
         halves.map(|half| half.buffer.waiting() + waiting(half)).sum()
     }
 
+    /// Returns true if less than `len` bytes wait to be sent, none of them again.
+    pub fn is_remainder(&self, len: u64) -> bool {
+        let mut waiting = 0;
+        let mut halves = self.ready.iter().filter_map(|id| self.map.get(id)?.send.as_ref());
+        halves.all(|half| {
+            waiting += half.buffer.waiting();
+            !half.buffer.has_lost() && waiting < len
+        })
+    }
+
     /// New data that the peer still takes.
     pub fn credit(&self) -> u64 {
         self.peer_max_data - self.sent

@@ -26,6 +26,9 @@ pub trait PathView {
     /// True if pacing holds its next packet back.
     fn is_paced_out(&self) -> bool;
 
+    /// Virtual time of its next turn, 0 at first, in the unit of and kept for [`Selector::on_sent`](crate::Selector::on_sent).
+    fn next_turn(&self) -> u64;
+
     /// Packets that the window still allows.
     #[inline]
     fn room_pkt(&self) -> u32 {

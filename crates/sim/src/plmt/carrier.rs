@@ -75,8 +75,10 @@ impl Carrier {
         self.heard_at = now;
     }
 
-    pub(super) fn info(&self, tcp: &Connections, now: Time) -> CarrierInfo {
-        tcp.carrier_info(self.tx, now.since(self.heard_at))
+    /// Snapshot of its TCP, of whose unsent bytes a program would hold those beyond `notsent_lowat` in user space.
+    pub(super) fn info(&self, tcp: &Connections, now: Time, notsent_lowat: u64) -> CarrierInfo {
+        let info = tcp.carrier_info(self.tx, now.since(self.heard_at));
+        CarrierInfo { blocked: info.queued > notsent_lowat, ..info }
     }
 
     pub(super) fn is_connected(&self, tcp: &Connections) -> bool {

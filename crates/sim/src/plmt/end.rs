@@ -193,9 +193,10 @@ impl End {
         loop {
             self.add_carriers(net.tcp, now);
             let Some(session) = &mut self.session else { return };
+            let lowat = self.spec.config.notsent_lowat();
             for carrier in &self.carriers {
                 if let Life::Member(id) = carrier.life {
-                    session.set_info(now, id, carrier.info(net.tcp, now));
+                    session.set_info(now, id, carrier.info(net.tcp, now, lowat));
                 }
             }
             if session.poll_timeout().is_some_and(|at| at <= now) {

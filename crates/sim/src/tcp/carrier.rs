@@ -104,6 +104,7 @@ impl Connections {
             rttvar: Span::from_us(sub.rtt.deviation_us().into()),
             in_flight: u64::from(sub.board.out()) * u64::from(conn.mss_bytes),
             queued: conn.unsent_bytes(),
+            blocked: false,
             since_ack,
             timeouts: sub.retries.into(),
             slow_start: sub.in_slow_start(),

@@ -128,8 +128,9 @@ pub(crate) struct Subflow {
     pub(crate) dupthresh: u32,
     /// `nxt` when a tail loss probe was sent; 0: none is out.
     pub(crate) probe_high: u32,
-    /// Next data segment of the redundant scheduler.
-    pub(crate) next_copy: u32,
+    /// Its place in the scheduler's order: the next data segment to copy (redundant), or the virtual time of its next turn in segments
+    /// (round robin).
+    pub(crate) place: u32,
     /// The tail loss probe repeated a segment.
     pub(crate) probe_repeats: bool,
     /// F-RTO is watching for original transmissions.
@@ -195,7 +196,7 @@ impl Subflow {
             undo: Undo::default(),
             duplicates: 0,
             adaptation: Adaptation::default(),
-            next_copy: 0,
+            place: 0,
             pace_timer: Timer::new(),
             pace_until: Time::ZERO,
             paced_out: false,
@@ -415,5 +416,10 @@ impl PathView for Subflow {
     #[inline]
     fn is_paced_out(&self) -> bool {
         self.paced_out
+    }
+
+    #[inline]
+    fn next_turn(&self) -> u64 {
+        self.place.into()
     }
 }

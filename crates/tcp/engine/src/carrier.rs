@@ -31,6 +31,9 @@ pub struct CarrierInfo {
     pub in_flight: u64,
     /// Bytes not sent yet (`tcpi_notsent_bytes`), those in user space included.
     pub queued: u64,
+    /// Bytes wait in user space, because TCP has [`Config::notsent_lowat`](crate::Config::notsent_lowat) unsent. The session is called
+    /// again when they have left, before TCP runs dry.
+    pub blocked: bool,
     /// Time since TCP received an acknowledgment (`tcpi_last_ack_recv`); [`Span::MAX`]: not known.
     pub since_ack: Span,
     /// Unanswered retransmission timeouts in a row (`tcpi_retransmits`).
@@ -49,6 +52,7 @@ impl Default for CarrierInfo {
             rttvar: Span::ZERO,
             in_flight: 0,
             queued: 0,
+            blocked: false,
             since_ack: Span::MAX,
             timeouts: 0,
             slow_start: true,
@@ -96,7 +100,7 @@ pub(crate) struct Carrier {
     pub(crate) binding: Binding,
     pub(crate) deframer: Deframer,
     pub(crate) since: Time,
-    info: CarrierInfo,
+    pub(crate) info: CarrierInfo,
     /// Bytes handed out since `info` was taken.
     since_info: u64,
     unsent_limit: u64,
@@ -126,6 +130,7 @@ pub(crate) struct Carrier {
     pub(crate) urgent: Vec<u8>,
     pub(crate) bytes_out: u64,
     pub(crate) bytes_in: u64,
+    pub(crate) next_turn: u64,
 }
 
 impl Carrier {
@@ -161,6 +166,7 @@ impl Carrier {
             urgent: Vec::new(),
             bytes_out: 0,
             bytes_in: 0,
+            next_turn: 0,
         }
     }
 
@@ -209,6 +215,11 @@ impl Carrier {
     pub(crate) fn room(&self) -> u64 {
         let unsent = self.unsent_limit.saturating_sub(self.info.queued + self.since_info);
         self.window().saturating_sub(self.pipe()).min(unsent)
+    }
+
+    /// Returns true if a segment of data may be written now, to a backup only where no other carrier is usable.
+    pub(crate) fn takes_data(&self, only_backups: bool) -> bool {
+        self.is_usable() && self.room() >= self.mss() && (only_backups || !self.backup)
     }
 
     /// Returns true if acknowledgments and limits may be written now.
@@ -293,5 +304,9 @@ impl PathView for Carrier {
 
     fn is_paced_out(&self) -> bool {
         false
+    }
+
+    fn next_turn(&self) -> u64 {
+        self.next_turn
     }
 }

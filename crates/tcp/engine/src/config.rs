@@ -27,7 +27,7 @@ pub struct Config {
     pub max_streams_bidi: u64,
     /// Streams of one direction that the peer may have open.
     pub max_streams_uni: u64,
-    /// Bytes that may wait unsent in a carrier beyond its congestion window (`TCP_NOTSENT_LOWAT`).
+    /// Bytes that may wait unsent in a carrier beyond its congestion window.
     pub unsent_limit: u64,
     /// Longest delay of an acknowledgment.
     pub max_ack_delay: Span,
@@ -72,6 +72,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Part of the unsent limit that a carrier's TCP may hold (`TCP_NOTSENT_LOWAT`). With a write on top it stays below that limit, so
+    /// a carrier without room has bytes in user space and is woken by its socket.
+    pub fn notsent_lowat(&self) -> u64 {
+        self.unsent_limit / 4
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             first_stream_window: self.first_stream_window.min(self.stream_window),

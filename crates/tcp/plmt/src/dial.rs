@@ -100,7 +100,7 @@ pub async fn connect(
         return Err(ConnectError::NoRoute);
     }
     let begin = Instant::now();
-    let dialing = Dialing { security, unsent_limit: config.unsent_limit, preferred };
+    let dialing = Dialing { security, notsent_lowat: config.notsent_lowat(), preferred };
     let secrets = Secrets(random_secret().map_err(ConnectError::Random)?);
     let session = Session::connect(time_since(begin), config, secrets);
     let shared = Shared::new(session, begin);
@@ -131,7 +131,7 @@ pub struct Dialer {
 
 struct Dialing {
     security: ClientSecurity,
-    unsent_limit: u64,
+    notsent_lowat: u64,
     preferred: Option<Arc<dyn PipeDialer>>,
 }
 
@@ -298,7 +298,7 @@ impl Dialing {
             http::connect(&mut stream, &proxy.target).await?;
         }
         let secured = self.security.handshake(&mut stream).await?;
-        let pipe = TcpPipe::new(stream, self.unsent_limit, self.preferred.is_some());
+        let pipe = TcpPipe::new(stream, self.notsent_lowat, self.preferred.is_some());
         Ok(NewSocket { pipe: Box::new(pipe), secured })
     }
 }

@@ -50,6 +50,8 @@ impl Driver {
     fn round(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let mut more = self.receive(inner, cx);
         let now = inner.now();
+        // A carrier that is not blocked any more is to be seen as such.
+        Self::flush(inner, cx);
         // What TCP says decides which carriers are silent, and how much they take.
         let Inner { session, sockets, .. } = inner;
         sockets.iter().for_each(|socket| session.set_info(now, socket.id, socket.info()));
@@ -104,12 +106,21 @@ impl Driver {
                 session.carrier_closed(now, id, &error.to_string());
             }
         }
+        if taken > 0 {
+            Self::flush(inner, cx);
+        }
+        taken > 0
+    }
+
+    /// Writes what sockets take. The others wake this task.
+    fn flush(inner: &mut Inner, cx: &mut Context<'_>) {
+        let now = inner.now();
+        let Inner { session, sockets, .. } = inner;
         for socket in sockets.iter_mut() {
             if let Poll::Ready(Err(error)) = socket.poll_flush(cx) {
                 session.carrier_closed(now, socket.id, &error.to_string());
             }
         }
-        taken > 0
     }
 
     /// Has this task woken when the engine wants to; true if that is now.

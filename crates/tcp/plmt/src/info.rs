@@ -26,7 +26,7 @@ pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
     };
     let queued = waiting as u64;
     if failed != 0 {
-        return CarrierInfo { queued, ..CarrierInfo::default() };
+        return CarrierInfo { queued, blocked: waiting > 0, ..CarrierInfo::default() };
     }
     // A socket that has sent nothing since its handshake has no better guess of either.
     let mss = info.tcpi_snd_mss.max(1);
@@ -37,6 +37,7 @@ pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
         rttvar: Span::from_us(info.tcpi_rttvar.into()),
         in_flight: u64::from(info.tcpi_unacked) * u64::from(mss),
         queued: u64::from(info.tcpi_notsent_bytes) + queued,
+        blocked: waiting > 0,
         since_ack: Span::from_ms(info.tcpi_last_ack_recv.into()),
         timeouts: info.tcpi_retransmits.into(),
         slow_start: info.tcpi_snd_cwnd < info.tcpi_snd_ssthresh,
@@ -46,5 +47,10 @@ pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
 /// Without `TCP_INFO` only the bytes in user space limit a carrier: the socket says by `EWOULDBLOCK` when it is full.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn read(_: &impl AsFd, waiting: usize) -> CarrierInfo {
-    CarrierInfo { cwnd_pkt: u32::MAX >> 12, queued: waiting as u64, ..CarrierInfo::default() }
+    CarrierInfo {
+        cwnd_pkt: u32::MAX >> 12,
+        queued: waiting as u64,
+        blocked: waiting > 0,
+        ..CarrierInfo::default()
+    }
 }

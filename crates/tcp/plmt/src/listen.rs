@@ -173,7 +173,7 @@ async fn serve(listener: TcpListener, server: Arc<Server>) {
 impl Server {
     async fn greet_tcp(self: Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
         let secured = self.security.handshake(&mut stream).await?;
-        let pipe = TcpPipe::new(stream, self.config.unsent_limit, self.backup);
+        let pipe = TcpPipe::new(stream, self.config.notsent_lowat(), self.backup);
         self.greet(NewSocket { pipe: Box::new(pipe), secured }).await
     }
 

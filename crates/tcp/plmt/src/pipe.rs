@@ -13,10 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use vmcc_tcp::{Binding, CarrierInfo};
 
-/// Part of [`vmcc_tcp::Config::unsent_limit`] that the kernel may hold. With a write on top it stays below that limit, so a carrier
-/// without room has bytes in user space and is woken by its socket.
-const LOWAT_SHARE: u64 = 4;
-
 /// Ordered byte pipe of a carrier. Dropped, it is aborted: the peer must not take that for an end.
 pub trait Pipe: AsyncRead + AsyncWrite + Send + Unpin {
     /// Snapshot of what it runs over, with the bytes that wait for it in user space.
@@ -59,12 +55,12 @@ impl fmt::Debug for dyn Pipe {
 }
 
 impl TcpPipe {
-    pub(crate) fn new(stream: TcpStream, unsent_limit: u64, backup: bool) -> TcpPipe {
+    pub(crate) fn new(stream: TcpStream, notsent_lowat: u64, backup: bool) -> TcpPipe {
         let socket = SockRef::from(&stream);
         // Failures cost latency, not function.
         let _ = socket.set_tcp_nodelay(true);
         #[cfg(target_os = "linux")]
-        let _ = socket.set_tcp_notsent_lowat(u32::try_from(unsent_limit / LOWAT_SHARE).unwrap_or(u32::MAX));
+        let _ = socket.set_tcp_notsent_lowat(u32::try_from(notsent_lowat).unwrap_or(u32::MAX));
         // An abort is a reset: the peer must not take it for an end.
         let _ = socket.set_linger(Some(Duration::ZERO));
         TcpPipe { stream, backup }

@@ -1,13 +1,13 @@
 //! Which path carries the next segment.
 //!
 //! Sources: the schedulers of the out-of-tree Linux MPTCP 0.94/0.95; M. Zhang et al., mTCP (USENIX ATC 2004), section 3.1; those of
-//! `estimate`.
+//! `estimate`. Deviation: round robin can deal bytes instead of segments (P. Goyal et al., Start-time Fair Queueing, SIGCOMM 1996).
 
 mod estimate;
 #[cfg(test)]
 mod tests;
 
-use crate::{MAX_PATHS, PathView, Paths};
+use crate::{PathView, Paths};
 use estimate::{BlestState, blest_waits, ecf_waits};
 
 /// Which path carries the next segment.
@@ -16,10 +16,8 @@ pub enum Scheduler {
     /// Smallest smoothed RTT among paths with room.
     #[default]
     LowestRtt,
-    /// Each in turn.
+    /// Each in turn, so that all carry as much.
     RoundRobin {
-        /// Segments per turn, at least 1.
-        num_segments: u8,
         /// Skip paths without room; otherwise wait for them.
         cwnd_limited: bool,
     },
@@ -38,7 +36,7 @@ impl Scheduler {
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "lowest-rtt" => Self::LowestRtt,
-            "round-robin" => Self::RoundRobin { num_segments: 1, cwnd_limited: true },
+            "round-robin" => Self::RoundRobin { cwnd_limited: true },
             "redundant" => Self::Redundant,
             "blest" => Self::Blest,
             "ecf" => Self::Ecf,
@@ -72,8 +70,8 @@ pub struct Selector {
     healthy: Paths,
     /// Those of them that may have room: a bit may be set in vain, never missing.
     ready: Paths,
-    /// Segments of this turn of each path (round robin).
-    turns: [u8; MAX_PATHS],
+    /// Round robin's virtual time: when the latest turn began.
+    round: u64,
     /// ECF decided to wait for the fast path.
     ecf_waiting: bool,
     blest: BlestState,
@@ -91,6 +89,13 @@ impl Selector {
         let healthy = path.is_established() && !path.is_backup() && !path.has_failed() && !path.is_in_loss();
         self.healthy.set(i, healthy);
         self.ready.set(i, healthy && !path.is_paced_out() && path.room_pkt() > 0);
+    }
+
+    /// Records what leaves on the path that [`select`](Self::select) chose, in bytes or, where all are alike, segments: moves its
+    /// [`next_turn`](PathView::next_turn).
+    #[inline]
+    pub fn on_sent(&self, next_turn: &mut u64, sent: u64) {
+        *next_turn = self.round.max(*next_turn) + sent;
     }
 
     /// A segment had to be repeated because the receive window was full.
@@ -140,9 +145,7 @@ impl Selector {
         match self.scheduler {
             Scheduler::LowestRtt | Scheduler::Redundant => lowest_rtt(paths, among, carriers),
             Scheduler::MinPipe => min_pipe(paths, among),
-            Scheduler::RoundRobin { num_segments, cwnd_limited } => {
-                self.round_robin(paths, among, num_segments.max(1), cwnd_limited)
-            }
+            Scheduler::RoundRobin { cwnd_limited } => self.round_robin(paths, among, cwnd_limited),
             Scheduler::Blest | Scheduler::Ecf => {
                 let best = lowest_rtt(paths, among, carriers)?;
                 let fastest = fastest(among, |i| paths[i].srtt_8us())?;
@@ -152,27 +155,14 @@ impl Selector {
         }
     }
 
-    fn round_robin<P: PathView>(
-        &mut self,
-        paths: &[P],
-        among: Paths,
-        num_segments: u8,
-        cwnd_limited: bool,
-    ) -> Option<usize> {
+    /// Start-time fair queueing of equal paths: the one whose turn comes first, of several the first. Turns that passed while a path
+    /// had no room are lost, so that it does not catch up later.
+    fn round_robin<P: PathView>(&mut self, paths: &[P], among: Paths, cwnd_limited: bool) -> Option<usize> {
         let eligible = among.filter(|i| !cwnd_limited || paths[i].room_pkt() > 0);
-        if eligible.is_empty() {
-            return None;
-        }
-        if eligible.into_iter().all(|i| self.turns[i] >= num_segments) {
-            eligible.into_iter().for_each(|i| self.turns[i] = 0);
-        }
-        let begun = eligible.into_iter().find(|&i| (1..num_segments).contains(&self.turns[i]));
-        let chosen = begun.or_else(|| eligible.into_iter().find(|&i| self.turns[i] == 0))?;
-        if paths[chosen].room_pkt() == 0 {
-            return None;
-        }
-        self.turns[chosen] += 1;
-        Some(chosen)
+        let turn = |i: usize| paths[i].next_turn().max(self.round);
+        let chosen = eligible.into_iter().min_by_key(|&i| turn(i))?;
+        self.round = turn(chosen);
+        (paths[chosen].room_pkt() > 0).then_some(chosen)
     }
 
     fn waits<P: PathView>(&mut self, fast: &P, slow: &P, demand: &Demand) -> bool {

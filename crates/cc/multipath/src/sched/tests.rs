@@ -13,6 +13,7 @@ pub(super) struct Plain {
     pub(super) failed: bool,
     pub(super) loss: bool,
     pub(super) paced_out: bool,
+    pub(super) next_turn: u64,
 }
 
 impl PathView for Plain {
@@ -45,6 +46,9 @@ impl PathView for Plain {
     }
     fn is_paced_out(&self) -> bool {
         self.paced_out
+    }
+    fn next_turn(&self) -> u64 {
+        self.next_turn
     }
 }
 
@@ -112,16 +116,46 @@ fn suppression_uses_one_path_while_it_is_alive() {
     assert_eq!(select(&mut selector, &[idle(10), failed], Paths::NONE), Some(0));
 }
 
-#[test]
-fn round_robin_sends_num_segments_per_turn() {
-    let turns = |cwnd_limited, paths: &[Plain]| {
-        let mut selector = Selector::new(Scheduler::RoundRobin { num_segments: 2, cwnd_limited });
-        (0..6).map(|_| select(&mut selector, paths, Paths::NONE)).collect::<Vec<_>>()
+/// Paths that are chosen for segments of these sizes.
+fn choices(selector: &mut Selector, paths: &mut [Plain], sizes: &[u64]) -> Vec<Option<usize>> {
+    let one = |&bytes: &u64| {
+        let chosen = select(selector, paths, Paths::NONE);
+        chosen.into_iter().for_each(|i| selector.on_sent(&mut paths[i].next_turn, bytes));
+        chosen
     };
-    assert_eq!(turns(true, &[idle(10), idle(90)]), [0, 0, 1, 1, 0, 0].map(Some));
+    sizes.iter().map(one).collect()
+}
+
+fn round_robin(cwnd_limited: bool) -> Selector {
+    Selector::new(Scheduler::RoundRobin { cwnd_limited })
+}
+
+#[test]
+fn round_robin_alternates_between_paths_with_room() {
     let full = Plain { in_flight_pkt: 10, ..idle(90) };
-    assert_eq!(turns(true, &[idle(10), full.clone()]), [Some(0); 6]);
-    assert_eq!(turns(false, &[idle(10), full]), [Some(0), Some(0), None, None, None, None], "it waits");
+    let choose = |limited, other: &Plain| {
+        choices(&mut round_robin(limited), &mut [idle(10), other.clone()], &[1000; 5])
+    };
+    assert_eq!(choose(true, &idle(90)), [0, 1, 0, 1, 0].map(Some));
+    assert_eq!(choose(true, &full), [Some(0); 5]);
+    assert_eq!(choose(false, &full), [Some(0), None, None, None, None], "it waits");
+}
+
+#[test]
+fn round_robin_deals_bytes_not_segments() {
+    // A segment of 16 kB is worth many of 20 bytes.
+    let sizes = [16_000, 20, 16_000, 20, 20, 16_000];
+    let chosen = choices(&mut round_robin(true), &mut [idle(10), idle(10)], &sizes);
+    assert_eq!(chosen, [0, 1, 1, 0, 0, 1].map(Some));
+}
+
+#[test]
+fn round_robin_path_without_room_does_not_catch_up() {
+    let (mut selector, full) = (round_robin(true), Plain { in_flight_pkt: 10, ..idle(10) });
+    let mut paths = [idle(10), full];
+    assert_eq!(choices(&mut selector, &mut paths, &[1000; 100]), [Some(0); 100]);
+    paths[1].in_flight_pkt = 0;
+    assert_eq!(choices(&mut selector, &mut paths, &[1000; 4]), [1, 0, 1, 0].map(Some));
 }
 
 #[test]

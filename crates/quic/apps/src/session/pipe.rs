@@ -69,6 +69,7 @@ impl Pipe for QuicPipe {
             cwnd_pkt: WINDOW_PKT,
             srtt: srtt.unwrap_or(Span::ZERO),
             queued: waiting as u64,
+            blocked: waiting > 0,
             ..CarrierInfo::default()
         }
     }

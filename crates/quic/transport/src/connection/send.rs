@@ -132,6 +132,7 @@ impl Connection {
             full = len == segment;
             count += 1;
         }
+        self.selector.on_sent(&mut self.paths[slot].next_turn, out.len() as u64);
         Some(self.sent(route, segment, out.len(), ect))
     }
 

@@ -52,6 +52,8 @@ pub(crate) struct Path {
     pub(crate) rtt: Rtt,
     pub(crate) latest_rtt: Span,
     pub(crate) rtt_samples: u64,
+    /// Virtual time of its next turn (round robin).
+    pub(crate) next_turn: u64,
     /// Time of the present network's first sample.
     pub(crate) first_rtt_at: Time,
     /// Assumed round trip before the first sample.
@@ -98,6 +100,7 @@ impl Path {
             rtt: Rtt::default(),
             latest_rtt: Span::ZERO,
             rtt_samples: 0,
+            next_turn: 0,
             first_rtt_at: Time::NEVER,
             guessed_rtt: PTO_LIMITS.initial.div(3),
             payload_in: 0,
@@ -281,5 +284,9 @@ impl PathView for SchedulerView<'_> {
 
     fn is_paced_out(&self) -> bool {
         self.path.paced_until.is_some()
+    }
+
+    fn next_turn(&self) -> u64 {
+        self.path.next_turn
     }
 }

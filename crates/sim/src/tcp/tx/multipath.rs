@@ -62,7 +62,7 @@ impl<W: Wire> Tx<'_, W> {
         sf.ecn_accurate = self.cc.needs_ecn || self.config.ecn == Ecn::Accurate;
         sf.ecn = sf.ecn_accurate || self.config.ecn == Ecn::Classic;
         sf.last_sent = self.now;
-        sf.next_copy = self.conn.una;
+        sf.place = if self.conn.selector.scheduler == Scheduler::Redundant { self.conn.una } else { 0 };
         let event = self.event(r, false);
         self.ask(r, Algorithm::init, &event);
         if self.conn.grouped && self.conn.sharing.is_none() && self.cc.algorithm.info().detects {
@@ -129,7 +129,7 @@ impl<W: Wire> Tx<'_, W> {
         if self.conn.selector.scheduler == Scheduler::Redundant {
             // Its copies may have been the only ones: the others walk the stream again from the start.
             for sf in self.subs.iter_mut() {
-                sf.next_copy = self.conn.una;
+                sf.place = self.conn.una;
             }
         }
     }

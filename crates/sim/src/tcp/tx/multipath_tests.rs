@@ -79,7 +79,7 @@ fn lowest_rtt_path_is_preferred() {
 
 #[test]
 fn round_robin_alternates() {
-    let scheduler = Scheduler::RoundRobin { num_segments: 1, cwnd_limited: true };
+    let scheduler = Scheduler::RoundRobin { cwnd_limited: true };
     let app = App::OnOff { rate_bps: 1_000_000, on: Span::from_secs(1), off: Span::ZERO };
     let mut lab = Lab::new(Setup { app, scheduler, paths: paths(&[5, 5]), ..two(1) }, clean());
     lab.run_ms(2000);
@@ -97,7 +97,7 @@ fn round_robin_alternates() {
 #[test]
 fn round_robin_without_window_check_waits_for_the_full_one() {
     // Strict alternation: neither path can be more than a turn ahead.
-    let scheduler = Scheduler::RoundRobin { num_segments: 2, cwnd_limited: false };
+    let scheduler = Scheduler::RoundRobin { cwnd_limited: false };
     let slow = vec![(Span::from_ms(5), Span::from_us(120)), (Span::from_ms(20), Span::from_us(480))];
     let mut lab = Lab::new(Setup { scheduler, paths: slow, ..two(3000) }, clean());
     lab.run_ms(20_000);
@@ -271,8 +271,8 @@ fn path_that_blocks_the_window_is_halved_once_per_its_rtt() {
 fn schedulers() -> impl Strategy<Value = Scheduler> {
     prop_oneof![
         Just(Scheduler::LowestRtt),
-        Just(Scheduler::RoundRobin { num_segments: 1, cwnd_limited: true }),
-        Just(Scheduler::RoundRobin { num_segments: 3, cwnd_limited: false }),
+        Just(Scheduler::RoundRobin { cwnd_limited: true }),
+        Just(Scheduler::RoundRobin { cwnd_limited: false }),
         Just(Scheduler::Redundant),
         Just(Scheduler::Blest),
         Just(Scheduler::Ecf),

@@ -109,6 +109,7 @@ impl<W: Wire> Tx<'_, W> {
                         self.count_reinjected(r, seq);
                         self.conn.carry(seq, r, false);
                         self.transmit_one(r, seq);
+                        self.end_turn(r);
                     }
                 }
                 None => {
@@ -116,12 +117,22 @@ impl<W: Wire> Tx<'_, W> {
                     self.conn.carry(seq, r, true);
                     self.conn.nxt += 1;
                     self.transmit(r, seq);
+                    self.end_turn(r);
                 }
             }
         }
         if self.conn.end > self.conn.nxt {
             self.relieve_window(touched);
         }
+    }
+
+    #[inline(always)]
+    fn end_turn(&mut self, r: usize) {
+        let sf = &mut self.subs[r];
+        let mut next = sf.place.into();
+        self.conn.selector.on_sent(&mut next, 1);
+        // A connection has fewer than 2^32 segments.
+        sf.place = next as u32;
     }
 
     /// Every subflow walks the data stream on its own; what was acknowledged meanwhile is skipped.
@@ -133,7 +144,7 @@ impl<W: Wire> Tx<'_, W> {
                 continue;
             }
             while self.subs[r].room_pkt() > 0 && !self.subs[r].paced_out {
-                let seq = self.subs[r].next_copy.max(self.conn.una);
+                let seq = self.subs[r].place.max(self.conn.una);
                 if seq >= self.conn.limit() {
                     break;
                 }
@@ -142,7 +153,7 @@ impl<W: Wire> Tx<'_, W> {
                 let first = seq == self.conn.nxt;
                 self.conn.carry(seq, r, first);
                 self.conn.nxt = self.conn.nxt.max(seq + 1);
-                self.subs[r].next_copy = seq + 1;
+                self.subs[r].place = seq + 1;
                 self.transmit_one(r, seq);
             }
         }

@@ -99,7 +99,10 @@ impl Session {
 
     fn transmit_data(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
         while self.streams.has_work() {
-            let slot = self.select(now)?;
+            if self.awaits_more() {
+                return None;
+            }
+            let (slot, start) = (self.select(now)?, out.len());
             // The rest of a window is used up in one record, and none is smaller than a segment.
             let room = self.carriers[slot].room().max(self.carriers[slot].mss());
             let body = usize::try_from(room).unwrap_or(MAX_BODY).min(MAX_BODY);
@@ -108,6 +111,7 @@ impl Session {
                 session.streams.put_frames(out, room, true, &mut |range| frames.push(Sent::Range(range)));
             });
             if sent.is_some() {
+                self.selector.on_sent(&mut self.carriers[slot].next_turn, (out.len() - start) as u64);
                 self.copy_to_others(now, slot);
                 return sent;
             }
@@ -115,6 +119,22 @@ impl Session {
         // Flow control may have stopped the streams just now, which the peer is to hear.
         self.queue_stream_controls();
         self.transmit_controls(now, out)
+    }
+
+    /// Returns true while a part of a record would only wait in front of carriers, all of which are blocked: bytes that are written
+    /// meanwhile join it.
+    fn awaits_more(&self) -> bool {
+        let only_backups = self.only_backups();
+        let takes_data = |carrier: &&Carrier| carrier.takes_data(only_backups);
+        let mut blocked =
+            self.carriers.iter().filter(takes_data).map(|carrier| carrier.info.blocked).peekable();
+        blocked.peek().is_some()
+            && blocked.all(|blocked| blocked)
+            && self.streams.is_remainder(MAX_BODY as u64)
+    }
+
+    fn only_backups(&self) -> bool {
+        self.carriers.iter().all(|carrier| carrier.backup || !carrier.is_usable())
     }
 
     fn select(&mut self, now: Time) -> Option<usize> {
@@ -158,13 +178,10 @@ impl Session {
         if self.streams.credit() == 0 {
             self.selector.note_blocked();
         }
-        let only_backups = self.carriers.iter().all(|carrier| carrier.backup || !carrier.is_usable());
-        let has_room = |&slot: &usize| {
-            let carrier = &self.carriers[slot];
-            carrier.is_usable() && carrier.room() >= carrier.mss() && (only_backups || !carrier.backup)
-        };
+        let only_backups = self.only_backups();
+        let takes_data = |&slot: &usize| self.carriers[slot].takes_data(only_backups);
         let fast =
-            (0..self.carriers.len()).filter(has_room).min_by_key(|&slot| self.carriers[slot].srtt())?;
+            (0..self.carriers.len()).filter(takes_data).min_by_key(|&slot| self.carriers[slot].srtt())?;
         let fast_rtt = self.carriers[fast].rtt.srtt();
         for slow in (0..self.carriers.len()).filter(|&slot| slot != fast) {
             let carrier = &mut self.carriers[slow];

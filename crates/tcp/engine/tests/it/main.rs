@@ -6,5 +6,6 @@ mod death;
 mod greetings;
 mod head_of_line;
 mod net;
+mod shares;
 mod tls;
 mod transfer;

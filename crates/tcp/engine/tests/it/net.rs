@@ -16,6 +16,7 @@ pub(crate) struct Pipe {
     pub(crate) rate_mbps: u64,
     pub(crate) delay: Span,
     pub(crate) cwnd_pkt: u32,
+    notsent_lowat: u64,
     unsent: VecDeque<u8>,
     flying: VecDeque<(Time, Vec<u8>)>,
     unacked: VecDeque<(Time, usize)>,
@@ -35,6 +36,7 @@ impl Pipe {
             delay,
             // Half a BDP of queue at the bottleneck, as loss-based TCP has on average.
             cwnd_pkt: ((bdp * 1.5) as u32 / MSS as u32).max(10),
+            notsent_lowat: Config::default().notsent_lowat(),
             unsent: VecDeque::new(),
             flying: VecDeque::new(),
             unacked: VecDeque::new(),
@@ -57,6 +59,7 @@ impl Pipe {
             rttvar: Span::from_ms(1),
             in_flight: self.in_flight() as u64,
             queued: self.unsent.len() as u64,
+            blocked: self.unsent.len() as u64 > self.notsent_lowat,
             since_ack: if self.hears_acks { Span::ZERO } else { now.since(self.last_ack) },
             timeouts: 0,
             slow_start: false,
@@ -64,7 +67,16 @@ impl Pipe {
     }
 
     fn may_send(&self) -> bool {
-        !self.cut && !self.unsent.is_empty() && self.in_flight() < self.cwnd_pkt as usize * MSS
+        !self.cut && !self.unsent.is_empty() && !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.in_flight() >= self.cwnd_pkt as usize * MSS
+    }
+
+    /// TCP would send at once what it is given.
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.unsent.is_empty() && !self.is_full()
     }
 
     fn next_event(&self) -> Option<Time> {
@@ -263,7 +275,7 @@ impl World {
     }
 
     /// Lets both ends send and collects their events.
-    fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         for end in [CLIENT, SERVER] {
             let Some(session) = self.ends[end].as_mut() else { continue };
             for link in self.links.iter().filter(|link| !link.closed) {

@@ -42,7 +42,7 @@ struct Memory {
 
 impl Pipe for Memory {
     fn info(&self, waiting: usize) -> CarrierInfo {
-        CarrierInfo { cwnd_pkt: 1000, queued: waiting as u64, ..CarrierInfo::default() }
+        CarrierInfo { cwnd_pkt: 1000, queued: waiting as u64, blocked: waiting > 0, ..CarrierInfo::default() }
     }
 
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
