@@ -14,7 +14,7 @@ pub(crate) struct SearchOptions {
     pub(crate) properties: Vec<Property>,
 
     /// Simulator runs in all, also those for confirmation and shrinking
-    #[arg(long, value_name = "RUNS", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "RUNS", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) budget: u32,
 
     /// Seed of the search; runs have the scenario's seeds

@@ -94,6 +94,12 @@ impl<'a> Evolution<'a> {
         Ok(scores)
     }
 
+    /// Number of properties that some candidate violates.
+    pub(crate) fn violated(&self) -> u32 {
+        let violated = |parents: &[Judgment]| parents.first().is_some_and(Judgment::is_violation);
+        self.populations.iter().filter(|(_, parents)| violated(parents)).count() as u32
+    }
+
     /// A child for the `index`-th place of a generation, which properties take in turn.
     fn child(&mut self, index: usize) -> Candidate {
         let bounds = self.subject.bounds();

@@ -16,6 +16,9 @@ use vmcc_scenario::{Document, Overrides};
 /// Least budget, in candidates: one generation with two seeds, and the confirmation of one finding.
 const MIN_CANDIDATES: u32 = 72;
 
+/// Parts of the budget for confirmation and shrinking: the first, or the second where nothing is violated by then.
+const RESERVES: [u32; 2] = [3, 9];
+
 /// Settings that decide what a search finds.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -144,13 +147,13 @@ struct Search<'a> {
 impl Search<'_> {
     fn perform(&mut self, evolution: &mut Evolution<'_>) -> Result<(), Stop> {
         let budget = self.settings.budget;
-        // A third is for confirmation and shrinking.
-        evolution.run(&mut self.runner, budget - budget / 3)?;
-        let mut open = evolution
-            .populations
-            .iter()
-            .filter(|(_, parents)| parents.first().is_some_and(Judgment::is_violation))
-            .count() as u32;
+        for reserve in RESERVES {
+            evolution.run(&mut self.runner, budget - budget / reserve)?;
+            if evolution.violated() > 0 {
+                break;
+            }
+        }
+        let mut open = evolution.violated();
         for (property, parents) in &evolution.populations {
             let mut finding = None;
             if parents.first().is_some_and(Judgment::is_violation) {
