@@ -31,8 +31,8 @@ pub struct Net {
     pub paths: usize,
 }
 
-/// The first, and as many more as every kernel takes.
-pub const MAX_PATHS: usize = 9;
+/// Subflows of an MPTCP connection: the first, and as many more as every kernel takes.
+pub const MAX_MPTCP_PATHS: usize = 9;
 
 /// Shaping of a path.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl Net {
         for (ns, kind) in [(&net.client, "subflow"), (&net.server, "signal")] {
             run(&format!("ip -n {ns} mptcp limits set subflow 8 add_addr_accepted 8"));
             if kind == "signal" {
-                for path in 1..paths.min(MAX_PATHS) {
+                for path in 1..paths.min(MAX_MPTCP_PATHS) {
                     run(&format!("ip -n {ns} mptcp endpoint add 10.77.{path}.2 dev p{path} signal"));
                 }
             }

@@ -8,7 +8,7 @@ use vmcc_metrics::stats::{MeanCi, mean_ci95};
 use vmcc_metrics::unit::{Scale, compact, digits};
 
 /// More paths than this would make the table unreadable.
-const MAX_PATHS: usize = 4;
+const MAX_PATH_COLUMNS: usize = 4;
 
 /// A figure over all cases.
 #[derive(Debug, Clone, PartialEq)]
@@ -162,7 +162,7 @@ fn path_names(summary: &Summary) -> Vec<String> {
             names.push(path.path.clone());
         }
     }
-    if names.len() > MAX_PATHS { Vec::new() } else { names }
+    if names.len() > MAX_PATH_COLUMNS { Vec::new() } else { names }
 }
 
 /// A claim's number with its confidence interval over the seeds, and with its unit if that is known.

@@ -13,12 +13,12 @@ pub struct Connection {
     /// Token of the connection at this end.
     pub token: u32,
     /// Its paths.
-    pub paths: Vec<PathView>,
+    pub paths: Vec<SlotView>,
 }
 
 /// State of a path that its siblings see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PathView {
+pub struct SlotView {
     /// Its slot, from 0.
     pub slot: usize,
     /// It enters its siblings' sums: established and not a backup.
@@ -56,7 +56,7 @@ fn connection(entry: &GroupEntry) -> Option<Connection> {
     if entry.members == MP_GROUP_DEAD {
         return None;
     }
-    let view = |(slot, path): (usize, &Slot)| PathView {
+    let view = |(slot, path): (usize, &Slot)| SlotView {
         slot,
         counts: path.flags.has(SlotFlags::ESTABLISHED),
         recovering: path.flags.has(SlotFlags::RECOVERY) || path.flags.has(SlotFlags::LOSS),
@@ -81,7 +81,7 @@ mod tests {
         let flags = SlotFlags::ESTABLISHED | SlotFlags::RECOVERY;
         entry.group.path[1] = Slot { flags, cwnd_pkt: 10, srtt_8us: 800, ..Slot::default() };
         let path =
-            PathView { slot: 1, counts: true, recovering: true, cwnd_pkt: 10, ssthresh_pkt: 0, srtt_us: 100 };
+            SlotView { slot: 1, counts: true, recovering: true, cwnd_pkt: 10, ssthresh_pkt: 0, srtt_us: 100 };
         assert_eq!(connection(&entry), Some(Connection { token: 9, paths: vec![path] }));
     }
 

@@ -59,7 +59,7 @@ pub use compile::{CompileError, compile};
 pub use counters::Counters;
 pub use error::{ControlError, LoadError};
 pub use gc::{GC_MIN_AGE, collect_garbage};
-pub use group_table::{Connection, PathView};
+pub use group_table::{Connection, SlotView};
 pub use lingering::{Lingering, lingering};
 pub use load::{Loaded, room};
 pub use registry::{Status, clean, list, parameter_table, set_params, take_down, take_down_of};

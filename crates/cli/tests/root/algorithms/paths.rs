@@ -13,8 +13,8 @@ use vmcc_testkit::netns::{Namespace, join, run};
 /// More than 10 Mbit/s carry in the time of a test.
 const SIZE: u32 = 60_000_000;
 const DEADLINE: Duration = Duration::from_secs(40);
-/// Of a connection.
-const MAX_PATHS: usize = 8;
+/// Paths of a connection unless its program says otherwise (`vmcc_transport::Config`).
+const DEFAULT_PATHS: usize = 8;
 /// Paths without a round trip are counted under this name.
 const UNANSWERED: &str = "unanswered";
 
@@ -121,7 +121,7 @@ fn root_interfaces_share_paths_regardless_of_address_count() {
     net.link("p0", "10.9.1", 8);
     net.link("p1", "10.9.2", 8);
     let mut copy = net.copy();
-    let half = Some(&(MAX_PATHS / 2));
+    let half = Some(&(DEFAULT_PATHS / 2));
     copy.until(|paths| paths.get("p0") == half && paths.get("p1") == half);
 }
 
@@ -130,7 +130,7 @@ fn root_late_interface_takes_its_share() {
     let net = Net::new();
     net.link("p0", "10.9.1", 8);
     let mut copy = net.copy();
-    copy.until(|paths| paths.get("p0") == Some(&MAX_PATHS));
+    copy.until(|paths| paths.get("p0") == Some(&DEFAULT_PATHS));
     net.link("p1", "10.9.2", 1);
     copy.until(|paths| paths.contains_key("p1"));
 }

@@ -15,7 +15,7 @@ const BRIDGE: &str = "bridge";
 /// Kinds of software devices that lead out of a bridge.
 const UPLINKS: [&str; 3] = ["bond", "vlan", "team"];
 /// Pairs of addresses that are looked at.
-const MAX_PATHS: usize = 256;
+const MAX_ADDRESS_PAIRS: usize = 256;
 
 /// Interfaces, TCP's path and all pairs of addresses.
 pub(super) struct Found {
@@ -44,7 +44,7 @@ pub(super) fn read(links: &mut Links, remotes: &[IpAddr]) -> io::Result<Found> {
             continue;
         }
         for (local, remote) in pairs(&own, remotes) {
-            if port.running && paths.len() < MAX_PATHS {
+            if port.running && paths.len() < MAX_ADDRESS_PAIRS {
                 let route = route(links, port, local, remote, &names)?;
                 let nic = port.name.clone();
                 paths.push(facts::Path { nic, local, remote, route, rtt_us: None, retransmitted: None });

@@ -12,7 +12,7 @@ use vmcc_bpf::Loaded;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_system::diag::Diag;
 use vmcc_testkit::netns::{Namespace, run};
-use vmcc_testkit::paths::{MAX_PATHS, Net, Over, Shape, alone, connect, listen, transfer};
+use vmcc_testkit::paths::{MAX_MPTCP_PATHS, Net, Over, Shape, alone, connect, listen, transfer};
 
 const MB: u64 = 1 << 20;
 
@@ -210,19 +210,19 @@ fn root_backup_and_closed_paths_do_not_count() {
 fn root_nine_paths_are_coupled_in_one_entry() {
     let _alone = alone();
     let loaded = lia();
-    let net = Net::new(MAX_PATHS, None);
+    let net = Net::new(MAX_MPTCP_PATHS, None);
     net.select(loaded.kernel_name());
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut seen = Vec::new();
     transfer(&net, Over::Mptcp, 5211, |_| {
         seen = loaded.table().unwrap();
-        let joined = seen.iter().filter(|c| c.paths.len() == MAX_PATHS).count();
-        (joined == 2 && counting(&sender(&loaded)) == MAX_PATHS) || Instant::now() > deadline
+        let joined = seen.iter().filter(|c| c.paths.len() == MAX_MPTCP_PATHS).count();
+        (joined == 2 && counting(&sender(&loaded)) == MAX_MPTCP_PATHS) || Instant::now() > deadline
     });
     let of_each: Vec<_> = seen.iter().map(|c| (c.paths.len(), counting(c))).collect();
-    assert!(seen.len() == 2 && of_each.iter().all(|(paths, _)| *paths == MAX_PATHS), "{of_each:?}");
+    assert!(seen.len() == 2 && of_each.iter().all(|(paths, _)| *paths == MAX_MPTCP_PATHS), "{of_each:?}");
     // The receiver sends nothing, so its windows are not looked at.
-    assert!(of_each.iter().any(|(_, counting)| *counting == MAX_PATHS), "{of_each:?}");
+    assert!(of_each.iter().any(|(_, counting)| *counting == MAX_MPTCP_PATHS), "{of_each:?}");
     assert_eq!(loaded.shortage(), vmcc_bpf::Shortage::default());
     assert_eq!(drained(&loaded), 0);
 }

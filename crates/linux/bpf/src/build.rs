@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use vmcc_registry::{Algorithm, Registry};
 
-#[path = "src/clang.rs"]
 mod clang;
 
 /// The queueing discipline keeps packets in maps, which takes the type tags of this clang; without it that one
