@@ -26,9 +26,6 @@ pub enum SimError {
     /// Host settings.
     #[error("host settings: {0}")]
     Config(HostError),
-    /// An algorithm or parameter that the registry does not have.
-    #[error("congestion control: {0}")]
-    Algorithm(String),
     /// An event of subflows that are not there.
     #[error(
         "event at {at_s} s: no connection with several subflows has one there; name another `path`, `subflow` or `traffic`"

@@ -13,9 +13,7 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteId(pub u32);
 
-/// A link: one direction of a cable with the queue in front of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
+pub use vmcc_network::LinkId;
 
 /// One packet. Exactly one cache line.
 #[derive(Clone, Copy, Debug, Default)]

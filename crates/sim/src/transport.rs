@@ -8,13 +8,12 @@
 //! To add one: CONTRIBUTING, "Adding a transport".
 
 use rand_xoshiro::rand_core::Rng;
-use vmcc_cc::{Algorithm, Params};
 use vmcc_metrics::observed::{Job, Moment, Observed};
-use vmcc_multipath::Scheduler;
-use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Protocol, Scheduler as Chosen, SubflowEvent};
+use vmcc_network::{Path, RoutePair};
+use vmcc_scenario::model::{Protocol, SubflowEvent};
+use vmcc_scenario::{ResolvedCase, Scenario};
 
-use crate::build::{Fabric, NamedPath, RoutePair, span};
+use crate::build::{Fabric, span};
 use crate::engine::Ctx;
 use crate::error::SimError;
 use crate::packet::RouteId;
@@ -24,6 +23,7 @@ use crate::traffic::{App, Planned};
 
 /// Inputs for making endpoints of a kind.
 pub(crate) struct BuildContext<'a> {
+    pub(crate) case: &'a ResolvedCase,
     pub(crate) scenario: &'a Scenario,
     pub(crate) fabric: &'a mut Fabric,
     pub(crate) streams: &'a Streams,
@@ -55,15 +55,6 @@ impl BuildContext<'_> {
         stream.fill_bytes(&mut seed);
         seed
     }
-
-    /// An algorithm of the registry, with what the scenario sets of it.
-    pub(crate) fn algorithm(&mut self, name: &str) -> Result<(Algorithm, Params), SimError> {
-        let found = Algorithm::by_name(name).map_err(|e| SimError::Algorithm(e.to_string()))?;
-        let params = self.scenario.host.params_of(found);
-        let params = params.map_err(|(_, error)| SimError::Algorithm(error.to_string()))?;
-        self.warnings.extend(params.unheeded());
-        Ok((found, params))
-    }
 }
 
 /// Reductions of a subflow whose time is kept.
@@ -90,18 +81,6 @@ pub(crate) fn job(app: &App) -> Job {
         App::RequestResponse { .. } | App::Fetches { .. } => Job::Requests,
         App::Paced { bytes: Some(bytes), .. } => Job::Transfer(bytes),
         App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. } | App::Carrier => Job::Endless,
-    }
-}
-
-/// A scheduler, as the scenario calls it.
-pub(crate) fn scheduler(chosen: Chosen) -> Scheduler {
-    match chosen {
-        Chosen::LowestRtt => Scheduler::LowestRtt,
-        Chosen::RoundRobin => Scheduler::RoundRobin { cwnd_limited: true },
-        Chosen::Redundant => Scheduler::Redundant,
-        Chosen::Blest => Scheduler::Blest,
-        Chosen::Ecf => Scheduler::Ecf,
-        Chosen::PipeCwnd => Scheduler::MinPipe,
     }
 }
 
@@ -222,12 +201,12 @@ pub(crate) trait Transport<H> {
     fn reroute(&mut self, _moved: &RouteChange, _hosts: &mut [&mut H]) {}
 
     /// True if an event of subflows applies to at least one, `paths` being the network's.
-    fn has_subflow(&self, _which: &SubflowEvent, _paths: &[NamedPath]) -> bool {
+    fn has_subflow(&self, _which: &SubflowEvent, _paths: &[Path]) -> bool {
         false
     }
 
     /// Changes the subflows that an event means and that send from this shard.
-    fn manage(&self, _managed: &Managed, _paths: &[NamedPath], _shard: usize, _on: (&mut H, &mut Ctx)) {}
+    fn manage(&self, _managed: &Managed, _paths: &[Path], _shard: usize, _on: (&mut H, &mut Ctx)) {}
 
     /// Events per shard up to `end` that only took samples.
     fn samples(&self, _end: Time) -> u64 {

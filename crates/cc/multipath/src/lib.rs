@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod choice;
 mod path;
 pub mod prr;
 pub mod rtt;
 pub mod sched;
 mod suppress;
 
+pub use choice::{AckPath, Coupling};
 pub use path::{MAX_PATHS, PathView, Paths};
 pub use prr::Prr;
 pub use rtt::{RtoLimits, Rtt};

@@ -180,7 +180,7 @@ impl Engine for Refuses {
         _: &AtomicBool,
         _: &(dyn Fn(f64) + Sync),
     ) -> Result<RunOutput, EngineError> {
-        Err(SimError::Algorithm("none of that name".into()).into())
+        Err(SimError::NoSubflow { at_s: 1.0 }.into())
     }
 }
 
@@ -192,7 +192,7 @@ fn engine_error_keeps_its_type() {
     let stopped = session.execute(&Execution { jobs: 2, stop: &stop, progress: &|_, _| {} }).unwrap_err();
     let Stopped::Failed(error) = stopped else { panic!("{stopped}") };
     assert_eq!(error.kind(), ErrorKind::BadInput);
-    assert!(matches!(error.cause().downcast_ref(), Some(SimError::Algorithm(_))), "{error:?}");
+    assert!(matches!(error.cause().downcast_ref(), Some(SimError::NoSubflow { .. })), "{error:?}");
     assert!(stop.load(Ordering::SeqCst), "the others stop because of it");
     assert_eq!(session.finished(), 0);
 }

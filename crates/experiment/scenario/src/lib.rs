@@ -31,3 +31,4 @@ pub use load::sweep::shell_word;
 pub use model::{ClaimSpec, Scenario};
 pub use plan::{Overrides, Plan, ResolvedCase, Scale};
 pub use schema::schema;
+pub use validate::CongestionControl;

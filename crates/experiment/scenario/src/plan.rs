@@ -1,11 +1,16 @@
 //! Input of an engine: a scenario resolved into cases.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use vmcc_config::BadValue;
+
 use crate::Scenario;
 use crate::claim::Claim;
+use crate::validate::{self, CongestionControl};
 
 /// The size at which a scenario is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,8 +51,9 @@ pub struct Overrides {
     pub runs: Option<u32>,
 }
 
-/// One combination of the sweep, fully typed and checked.
+/// One combination of the sweep, fully typed and checked. One that is read from JSON is checked again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedCase")]
 pub struct ResolvedCase {
     /// Its place in the plan, from 0.
     pub index: usize,
@@ -55,6 +61,43 @@ pub struct ResolvedCase {
     pub set: IndexMap<String, Value>,
     /// The scenario to run. Its `runs` and `seed` already include the overrides.
     pub scenario: Scenario,
+    /// The congestion control of each entry of traffic.
+    #[serde(skip_serializing)]
+    congestion_controls: Vec<Arc<CongestionControl>>,
+}
+
+/// A case as JSON has it.
+#[derive(Deserialize)]
+struct UncheckedCase {
+    index: usize,
+    set: IndexMap<String, Value>,
+    scenario: Scenario,
+}
+
+impl ResolvedCase {
+    /// A case, if its scenario makes sense.
+    pub(crate) fn new(
+        index: usize,
+        set: IndexMap<String, Value>,
+        scenario: Scenario,
+    ) -> Result<Self, BadValue> {
+        let congestion_controls = validate::check(&scenario)?;
+        Ok(Self { index, set, scenario, congestion_controls })
+    }
+
+    /// The congestion control of an entry of traffic, by the entry's index; of datagrams and probes, which have none, that of hosts.
+    pub fn congestion_control(&self, traffic: usize) -> &Arc<CongestionControl> {
+        &self.congestion_controls[traffic]
+    }
+}
+
+impl TryFrom<UncheckedCase> for ResolvedCase {
+    type Error = String;
+
+    fn try_from(case: UncheckedCase) -> Result<Self, String> {
+        let UncheckedCase { index, set, scenario } = case;
+        Self::new(index, set, scenario).map_err(|bad| format!("{}: {}", bad.path, bad.message))
+    }
 }
 
 /// Everything a run of a scenario needs.

@@ -43,7 +43,7 @@ impl LabSpec {
         let hosts = scenario.topology.hosts();
         let pairs = traffic::all_pairs(scenario, &hosts)?;
         let (layout, paths) = network::convert(&scenario.topology, &pairs)?;
-        let flows = traffic::convert(scenario, &layout, &paths, &hosts)?;
+        let flows = traffic::convert(case, &layout, &paths, &hosts)?;
         let remaps = remaps(scenario, &hosts)?;
         let cuts = cuts(scenario, &paths)?;
         let throttles = throttles(scenario, &hosts);

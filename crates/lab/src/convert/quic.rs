@@ -4,12 +4,11 @@ use super::refuse;
 use super::subnets::{named, subflows, subnet_on};
 use crate::Error;
 use crate::spec::{Cc, Path, Quic, Transport, UDP_HEADERS_BYTES};
-use crate::traffic_gen::{AckPolicy, Settings};
-use serde::Serialize;
+use crate::traffic_gen::Settings;
 use vmcc_cc::Params;
 use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{AckPath, Coupling, Protocol, Traffic, TrafficKind};
+use vmcc_scenario::model::{Protocol, Traffic, TrafficKind};
 
 pub(super) fn is_quic(scenario: &Scenario, traffic: &Traffic) -> bool {
     traffic.protocol(&scenario.host) == Protocol::Quic && traffic.kind.has_connections()
@@ -50,44 +49,25 @@ pub(super) fn transport(
         }
         own.truncate(count);
     }
-    let settings = settings(scenario, traffic, params, key)?;
+    let settings = settings(scenario, traffic, params);
     Ok(Transport::Quic(Box::new(Quic { subnets: own, settings })))
 }
 
-fn settings(
-    scenario: &Scenario,
-    traffic: &Traffic,
-    params: &Params,
-    key: &impl Fn(&str) -> String,
-) -> Result<Settings, Error> {
+fn settings(scenario: &Scenario, traffic: &Traffic, params: &Params) -> Settings {
     let (host, common) = (&scenario.host, &traffic.common);
-    let algorithm = params.algorithm();
     let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    Ok(Settings {
-        algorithm: algorithm.name().to_owned(),
-        params: *params.raw(),
-        combined: common.coupling.or(host.coupling) == Some(Coupling::Combined),
+    Settings {
+        params: *params,
+        coupling: common.coupling.or(host.coupling).unwrap_or_default(),
         min_paths: host.min_paths.unwrap_or(MIN_PATHS),
-        scheduler: name_of(common.scheduler.unwrap_or(host.scheduler), &key("scheduler"))?,
-        ack_path: match common.ack_path.unwrap_or(host.ack_path) {
-            AckPath::Own => AckPolicy::Own,
-            AckPath::Best => AckPolicy::Best,
-            AckPath::Fixed => AckPolicy::First,
-        },
-        ecn: common.ecn.or(host.ecn).unwrap_or(algorithm.info().needs_ecn),
+        scheduler: common.scheduler.unwrap_or(host.scheduler),
+        ack_path: common.ack_path.unwrap_or(host.ack_path),
+        ecn: common.ecn.or(host.ecn).unwrap_or(params.algorithm().info().needs_ecn),
         max_ack_delay: host.delayed_ack.to_duration(),
         receive_window: host.receive_buffer.get(),
         send_window: host.send_buffer.get(),
         initial_window_pkt: number(host.initial_window.get()),
         datagram: u16::try_from(host.mtu.get().saturating_sub(UDP_HEADERS_BYTES)).unwrap_or(u16::MAX),
-    })
-}
-
-/// As scenarios have it.
-fn name_of(chosen: impl Serialize, key: &str) -> Result<String, Error> {
-    match serde_json::to_value(chosen) {
-        Ok(serde_json::Value::String(name)) => Ok(name),
-        _ => refuse(key, "it has no name"),
     }
 }
 
@@ -95,8 +75,8 @@ fn name_of(chosen: impl Serialize, key: &str) -> Result<String, Error> {
 mod tests {
     use crate::convert::tests::of_text;
     use crate::spec::{Cc, LabSpec, Quic};
-    use crate::traffic_gen::AckPolicy;
     use crate::{Error, ErrorKind};
+    use vmcc_scenario::model::{AckPath, Coupling, Scheduler};
     use vmcc_units::Nanos;
 
     fn spec(more: &str) -> Result<LabSpec, Error> {
@@ -124,12 +104,13 @@ mod tests {
     #[test]
     fn own_programs_choose_their_settings() {
         let settings = quic("scheduler='blest'\nack_path='fixed'\ncc='dctcp'").settings;
-        assert_eq!((settings.scheduler.as_str(), settings.ack_path), ("blest", AckPolicy::First));
-        assert_eq!((settings.algorithm.as_str(), settings.ecn, settings.datagram), ("dctcp", true, 1472));
+        assert_eq!((settings.scheduler, settings.ack_path), (Scheduler::Blest, AckPath::Fixed));
+        let name = settings.params.algorithm().name();
+        assert_eq!((name, settings.ecn, settings.datagram), ("dctcp", true, 1472));
         assert!(!quic("").settings.ecn);
         assert_eq!(
-            ["", "coupling='separate'", "coupling='combined'"].map(|own| quic(own).settings.combined),
-            [false, false, true]
+            ["", "coupling='separate'", "coupling='combined'"].map(|own| quic(own).settings.coupling),
+            [Coupling::Separate, Coupling::Separate, Coupling::Combined]
         );
         let flow = &spec("cc='lia'").unwrap().flows[0];
         assert!(matches!(flow.cc, Cc::Own(_)), "the kernel loads none");

@@ -5,14 +5,13 @@ use super::subnets::{named, subflows, subnet_on};
 use super::{quic, refuse};
 use crate::Error;
 use crate::spec::{Cc, Flow, Generating, Job, Layout, Path, Probing, Requests, Role, Transport};
-use vmcc_cc::Algorithm;
 use vmcc_network::{Framing, HostId, Lead, Network, Topology, Unloaded};
-use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{
     Common, FileProgram, Host, Incast, ObjectProgram, OnOffUdp, Pairing, Poisson, Probe, Protocol,
     RequestResponse, Sized, Traffic, TrafficKind,
 };
 use vmcc_scenario::sizes::Sizes;
+use vmcc_scenario::{CongestionControl, ResolvedCase, Scenario};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// iperf3's `MAX_BLOCKSIZE`.
@@ -27,16 +26,17 @@ const CURL_WRITE_SIZE: Bytes = Bytes::new(64 << 10);
 const MAX_TURNS: usize = 1_000;
 
 pub(super) fn convert(
-    scenario: &Scenario,
+    case: &ResolvedCase,
     layout: &Layout,
     paths: &[Path],
     hosts: &[String],
 ) -> Result<Vec<Flow>, Error> {
-    let mut flows = Vec::new();
+    let (mut flows, scenario) = (Vec::new(), &case.scenario);
     let network = scenario.topology.network();
-    for (traffic, label) in scenario.traffic.iter().zip(Traffic::labels(&scenario.traffic)) {
+    for (number, label) in Traffic::labels(&scenario.traffic).into_iter().enumerate() {
+        let (traffic, chosen) = (&scenario.traffic[number], case.congestion_control(number));
         let key = |key: &str| format!("traffic.{label}.{key}");
-        let like = common(scenario, traffic, job(scenario, traffic, &key)?, &label)?;
+        let like = common(scenario, (traffic, chosen), job(scenario, traffic, &key)?, &label)?;
         let times = times(&like, &traffic.kind, &key)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
             // Answers carry the data, and clients are `from`.
@@ -271,7 +271,7 @@ fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
 /// Everything of an entry but the hosts, and the subnets between them.
 fn common(
     scenario: &Scenario,
-    traffic: &Traffic,
+    (traffic, chosen): (&Traffic, &CongestionControl),
     (job, connections): (Job, u32),
     label: &str,
 ) -> Result<Flow, Error> {
@@ -288,7 +288,7 @@ fn common(
     }
     let cc = match traffic.kind.has_connections() {
         false => Cc::Native("reno".to_owned()),
-        true => congestion_control(scenario, traffic, role, &key("cc"))?,
+        true => congestion_control(chosen, role, quic::is_quic(scenario, traffic)),
     };
     let ecn = common.ecn.or(scenario.host.ecn);
     if let (Some(false), Cc::Registry(params)) = (ecn, &cc)
@@ -464,13 +464,10 @@ fn transport(
 
 /// Measured traffic runs under the registry's algorithm. What competes under a name that the kernel itself has
 /// runs under the kernel's own code: it stands for the hosts of others.
-fn congestion_control(scenario: &Scenario, traffic: &Traffic, role: Role, key: &str) -> Result<Cc, Error> {
-    let name = traffic.common.cc.as_ref().unwrap_or(&scenario.host.cc);
-    let own = quic::is_quic(scenario, traffic);
-    if role == Role::Competing && !own && ["reno", "cubic"].contains(&name.as_str()) {
-        return Ok(Cc::Native(name.clone()));
+fn congestion_control(chosen: &CongestionControl, role: Role, is_quic: bool) -> Cc {
+    match &*chosen.name {
+        _ if is_quic => Cc::Own(chosen.params),
+        name @ ("reno" | "cubic") if role == Role::Competing => Cc::Native(name.to_owned()),
+        _ => Cc::Registry(chosen.params),
     }
-    let algorithm = Algorithm::by_name(name).map_err(|e| Error::spec(key, e.to_string()))?;
-    let params = scenario.host.params_of(algorithm).map_err(|(key, e)| Error::spec(key, e.to_string()))?;
-    Ok(if own { Cc::Own(params) } else { Cc::Registry(params) })
 }

@@ -3,6 +3,7 @@
 //! Each end gets a [`TrafficJob`], and reports what it sees by an [`Event`] on each line of what it writes, at once: it may be
 //! killed at any moment. What arrives is compared with what was sent.
 
+mod by_name;
 mod pattern;
 mod receive;
 mod send;
@@ -15,13 +16,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime;
 use tokio::time::Instant;
 use vmcc_apps::keys::KeysError;
-use vmcc_cc::{Algorithm, MAX_PARAMS, Params};
-use vmcc_multipath::Scheduler;
-use vmcc_transport::{AckPath, Config, ConnectionError, Coupling, PathClose};
+use vmcc_cc::{MAX_PATHS, Params};
+use vmcc_multipath::{AckPath, Coupling, Scheduler};
+use vmcc_transport::{Config, ConnectionError, PathClose};
 use vmcc_units::time::Span;
 
-/// The most that a connection has.
-const MAX_PATHS: usize = 8;
 const ALPN: &[u8] = b"vmcc-load";
 
 /// Job of an end.
@@ -61,18 +60,17 @@ pub(crate) enum TrafficJob {
 /// Settings of connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The congestion control of each path, by its name.
-    pub algorithm: String,
-    /// Its parameters as the C code has them.
-    pub params: [u64; MAX_PARAMS],
-    /// One window for all paths, instead of one for each.
-    pub combined: bool,
+    /// The congestion control, with its parameters.
+    #[serde(with = "by_name")]
+    pub params: Params,
+    /// Congestion windows: one per path, or one for all.
+    pub coupling: Coupling,
     /// Paths that stay open when the algorithm finds that they share a bottleneck.
     pub min_paths: u32,
-    /// Which path takes the next packet, by its name.
-    pub scheduler: String,
-    /// Which path takes acknowledgments.
-    pub ack_path: AckPolicy,
+    /// Packet scheduler.
+    pub scheduler: Scheduler,
+    /// Path of acknowledgments.
+    pub ack_path: AckPath,
     /// Packets are ECN-capable.
     pub ecn: bool,
     /// Acknowledgments wait for company at most this long.
@@ -85,18 +83,6 @@ pub struct Settings {
     pub initial_window_pkt: u32,
     /// Bytes of a UDP payload.
     pub datagram: u16,
-}
-
-/// Which path takes the acknowledgments of a path's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AckPolicy {
-    /// Itself.
-    Own,
-    /// The one with the least round trip.
-    Best,
-    /// The first one.
-    First,
 }
 
 /// Observation of an end.
@@ -207,9 +193,9 @@ pub(crate) struct Arrival {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TrafficGenError {
-    /// A setting.
-    #[error("{0}")]
-    Setting(String),
+    /// There is nothing to send on.
+    #[error("there is no route to send on")]
+    NoRoute,
     /// No certificate can be made.
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -261,35 +247,27 @@ pub(crate) fn run(job: &TrafficJob, out: impl Write + Send + 'static) -> Result<
         TrafficJob::Receive { since, at, port, settings, every } => {
             let reporter = Reporter::begin(*since, out)?;
             // As many as the sender wants.
-            let config = Arc::new(settings.config(MAX_PATHS)?);
+            let config = Arc::new(settings.config(MAX_PATHS));
             block_on(receive::receive((at, *port), config, *every, reporter))?
         }
         TrafficJob::Send { since, address_pairs, connections, settings, lasts, every } => {
             let reporter = Reporter::begin(*since, out)?;
-            let config = Arc::new(settings.config(address_pairs.len())?);
+            let config = Arc::new(settings.config(address_pairs.len()));
             block_on(send::send(address_pairs, *connections, config, (*lasts, *every), reporter))?
         }
     }
 }
 
 impl Settings {
-    fn config(&self, address_pairs: usize) -> Result<Config, TrafficGenError> {
-        let algorithm =
-            Algorithm::by_name(&self.algorithm).map_err(|e| TrafficGenError::Setting(e.to_string()))?;
-        let scheduler = Scheduler::by_name(&self.scheduler)
-            .ok_or_else(|| TrafficGenError::Setting(format!("there is no scheduler {:?}", self.scheduler)))?;
+    fn config(&self, address_pairs: usize) -> Config {
         let span = |time: Duration| Span::from_us(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        Ok(Config {
-            algorithm,
-            params: Params::from_raw(algorithm, self.params),
-            coupling: if self.combined { Coupling::Combined } else { Coupling::Separate },
+        Config {
+            algorithm: self.params.algorithm(),
+            params: self.params,
+            coupling: self.coupling,
             min_paths: self.min_paths,
-            scheduler,
-            ack_path: match self.ack_path {
-                AckPolicy::Own => AckPath::Own,
-                AckPolicy::Best => AckPath::Best,
-                AckPolicy::First => AckPath::Fixed(0),
-            },
+            scheduler: self.scheduler,
+            ack_path: self.ack_path,
             max_paths: u32::try_from(address_pairs).unwrap_or(u32::MAX),
             max_ack_delay: span(self.max_ack_delay),
             stream_window: self.receive_window,
@@ -303,7 +281,7 @@ impl Settings {
             // A virtual port's queue would take many as one, and labs count packets.
             max_segments: 1,
             ..vmcc_udp::config()
-        })
+        }
     }
 }
 
@@ -356,18 +334,17 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::thread;
+    use vmcc_cc::Algorithm;
 
     const DEADLINE: Duration = Duration::from_secs(30);
 
     fn settings() -> Settings {
-        let algorithm = Algorithm::by_name("lia").unwrap();
         Settings {
-            algorithm: "lia".into(),
-            params: *Params::defaults(algorithm).raw(),
-            combined: false,
+            params: Params::defaults(Algorithm::by_name("lia").unwrap()),
+            coupling: Coupling::Separate,
             min_paths: 1,
-            scheduler: "pipe-cwnd".into(),
-            ack_path: AckPolicy::Best,
+            scheduler: Scheduler::PipeCwnd,
+            ack_path: AckPath::Best,
             ecn: false,
             max_ack_delay: Duration::from_millis(25),
             receive_window: 1 << 20,
@@ -406,29 +383,70 @@ mod tests {
         }
     }
 
+    const EVERY: Duration = Duration::from_millis(5);
+
+    fn wall() -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+    }
+
+    /// Does a job in a thread that ends with this process, until its output has such an event.
+    fn run_until(job: TrafficJob, done: impl Fn(&[Event]) -> bool) -> Written {
+        let (written, begun) = (Written::default(), Instant::now());
+        let out = written.clone();
+        let running = thread::spawn(move || run(&job, out));
+        while !done(&written.events()) {
+            assert!(!running.is_finished(), "{:?}: {:?}", running.join(), written.events());
+            assert!(begun.elapsed() < DEADLINE, "{:?}", written.events());
+            thread::sleep(EVERY);
+        }
+        written
+    }
+
+    /// A receiver that listens at these addresses, and its port.
+    fn receiver(at: Vec<IpAddr>) -> (Written, u16) {
+        let port = free_port(&at);
+        let job = TrafficJob::Receive { since: wall(), at, port, settings: settings(), every: EVERY };
+        (run_until(job, |events| events.contains(&Event::Listening)), port)
+    }
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([127, 0, 1, last])
+    }
+
+    #[test]
+    fn connection_sends_on_as_many_paths_as_algorithms_couple() {
+        let (_, port) = receiver(vec![ip(5)]);
+        let routes = u8::try_from(MAX_PATHS).unwrap();
+        let pair = |route| (ip(100 + route), SocketAddr::new(ip(5), port));
+        let job = TrafficJob::Send {
+            since: wall(),
+            address_pairs: (0..routes).map(pair).collect(),
+            connections: 1,
+            settings: settings(),
+            lasts: Duration::from_secs(5),
+            every: EVERY,
+        };
+        let acked = |events: &[Event], route| {
+            events.iter().any(
+                |event| matches!(event, Event::Path(path) if path.route == route && path.acked_bytes > 0),
+            )
+        };
+        run_until(job, |events| (0..MAX_PATHS).all(|route| acked(events, route)));
+    }
+
     #[test]
     fn sender_and_receiver_report_events() {
-        let ip = |last| IpAddr::from([127, 0, 1, last]);
-        let at: Vec<IpAddr> = [1, 2].map(ip).to_vec();
-        let port = free_port(&at);
-        let every = Duration::from_millis(5);
-        let (receiver, sender) = (Written::default(), Written::default());
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let job = TrafficJob::Receive { since, at, port, settings: settings(), every };
-        let out = receiver.clone();
-        // It ends with this process.
-        let receiving = thread::spawn(move || run(&job, out));
-        let begun = Instant::now();
-        while !receiver.events().contains(&Event::Listening) {
-            assert!(!receiving.is_finished(), "{:?}", receiving.join());
-            assert!(begun.elapsed() < DEADLINE, "the receiver does not listen");
-            thread::sleep(Duration::from_millis(1));
-        }
+        let (receiver, port) = receiver(vec![ip(1), ip(2)]);
         let address_pairs = [3, 4].map(|last| (ip(last), SocketAddr::new(ip(last - 2), port))).to_vec();
-        let lasts = Duration::from_millis(400);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let job =
-            TrafficJob::Send { since, address_pairs, connections: 2, settings: settings(), lasts, every };
+        let (lasts, sender) = (Duration::from_millis(400), Written::default());
+        let job = TrafficJob::Send {
+            since: wall(),
+            address_pairs,
+            connections: 2,
+            settings: settings(),
+            lasts,
+            every: EVERY,
+        };
         run(&job, sender.clone()).unwrap();
         let sent = sender.events();
         for connection in [0, 1] {
@@ -453,17 +471,22 @@ mod tests {
 
     #[test]
     fn invalid_settings_name_their_value() {
-        let job = |settings: Settings, last| TrafficJob::Send {
+        let job = TrafficJob::Send {
             since: Duration::ZERO,
-            address_pairs: vec![(IpAddr::from([192, 0, 2, last]), SocketAddr::from(([127, 0, 0, 1], 9)))],
+            address_pairs: vec![(IpAddr::from([192, 0, 2, 1]), SocketAddr::from(([127, 0, 0, 1], 9)))],
             connections: 1,
-            settings,
+            settings: settings(),
             lasts: Duration::from_millis(1),
             every: Duration::from_millis(1),
         };
-        let said = |settings, last| run(&job(settings, last), io::sink()).unwrap_err().to_string();
-        assert!(said(Settings { algorithm: "x".into(), ..settings() }, 1).contains('x'));
-        assert!(said(Settings { scheduler: "y".into(), ..settings() }, 1).contains("scheduler \"y\""));
-        assert!(said(settings(), 1).contains("no socket at 192.0.2.1"), "{}", said(settings(), 1));
+        let said = run(&job, io::sink()).unwrap_err().to_string();
+        assert!(said.contains("no socket at 192.0.2.1"), "{said}");
+        let order = serde_json::to_string(&job).unwrap();
+        assert_eq!(serde_json::from_str::<TrafficJob>(&order).unwrap(), job);
+        for (known, unknown) in [("\"lia\"", "\"liar\""), ("\"pipe-cwnd\"", "\"pipe\"")] {
+            assert!(order.contains(known), "{order}");
+            let error = serde_json::from_str::<TrafficJob>(&order.replace(known, unknown)).unwrap_err();
+            assert!(error.to_string().contains(unknown.trim_matches('"')), "{error}");
+        }
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn send(
     let endpoint = Endpoint::new(None)?;
     let routes = routes(&endpoint, address_pairs)?;
     let Some(first) = routes.first().copied() else {
-        return Err(TrafficGenError::Setting("there is no route to send on".to_owned()));
+        return Err(TrafficGenError::NoRoute);
     };
     let mut begun = Vec::new();
     for number in 0..connections {

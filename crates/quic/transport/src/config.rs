@@ -1,11 +1,10 @@
 //! Settings of endpoints and connections.
 
-use crate::congestion::Coupling;
-use crate::paths::{AckPath, mtu};
+use crate::paths::mtu;
 use crate::qlog::Sinks;
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_multipath::Scheduler;
+use vmcc_multipath::{AckPath, Coupling, Scheduler};
 use vmcc_streams::Limits;
 use vmcc_units::time::Span;
 
@@ -81,8 +80,8 @@ impl Default for Config {
             params: Params::defaults(algorithm),
             coupling: Coupling::default(),
             min_paths: vmcc_multipath::MIN_PATHS,
-            scheduler: Scheduler::MinPipe,
-            ack_path: AckPath::default(),
+            scheduler: Scheduler::PipeCwnd,
+            ack_path: AckPath::Best,
             max_paths: 8,
             idle_timeout: Span::from_secs(30),
             keep_alive: Span::ZERO,

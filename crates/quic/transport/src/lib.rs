@@ -45,12 +45,11 @@ mod recovery;
 mod wire;
 
 pub use config::Config;
-pub use congestion::Coupling;
 pub use connection::{Connection, PathError, PathReport, Stats, Transmit};
 pub use endpoint::{Endpoint, Handle, Retry, Server};
 pub use error::{ConnectionError, TransportError};
 pub use event::{Event, PathClose, PathId};
-pub use paths::{AckPath, Route};
+pub use paths::Route;
 pub use recovery::received::Ecn;
 pub use vmcc_streams::{Dir, StreamError};
 pub use wire::cid::ConnectionId;

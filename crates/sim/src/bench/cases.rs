@@ -16,7 +16,7 @@ use crate::build::{net_spec, partition};
 use crate::engine::{Endpoints, Engine, Partition};
 use crate::hosts::Hosts;
 use crate::net::{NetSpec, NodeId};
-use crate::packet::{LinkId, RouteId};
+use crate::packet::RouteId;
 use crate::rng::{Stream, Streams};
 use crate::tcp::{
     AckPath, AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Scheduler, SubflowSpec, TcpConfig,
@@ -344,13 +344,10 @@ fn pair(
     (from, to): (HostId, HostId),
     route_pairs: impl Iterator<Item = RoutePair>,
 ) -> Result<Pair, BenchError> {
-    let node = |host: HostId| NodeId(network.hosts[host.index()].node.0);
-    let mut route = |links: &[vmcc_network::LinkId]| {
-        net.route(&links.iter().map(|link| LinkId(link.0)).collect::<Vec<_>>())
-    };
+    let node = |host: HostId| network.hosts[host.index()].node;
     let mut routes = Vec::new();
     for route_pair in route_pairs {
-        routes.push((route(&route_pair.forward)?, route(&route_pair.reverse)?));
+        routes.push((net.route(&route_pair.forward)?, net.route(&route_pair.reverse)?));
     }
     Ok(Pair { from: node(from), to: node(to), routes })
 }

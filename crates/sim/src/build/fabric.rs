@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rand_xoshiro::rand_core::Rng;
-use vmcc_network::{Framing, HostId, Lead, Network, Unloaded};
+use vmcc_network::{Framing, HostId, Lead, Network, Path, PathId, RoutePair, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Event, EventKind};
 use vmcc_units::BitsPerSec;
@@ -17,28 +17,6 @@ use crate::packet::{LinkId, RouteId};
 use crate::rng::Stream;
 use crate::time::Span;
 
-/// A route from one host to another, and the route back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoutePair {
-    /// The path's name in the scenario, if it has one.
-    pub path: Option<String>,
-    /// Links of the data.
-    pub forward: Vec<LinkId>,
-    /// Links of the acknowledgments.
-    pub reverse: Vec<LinkId>,
-}
-
-/// A named path, for results.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedPath {
-    /// Its name.
-    pub name: String,
-    /// The queue that stands for it: its bottleneck in the direction of the data.
-    pub queue: LinkId,
-    /// All its links, both directions.
-    pub links: Vec<LinkId>,
-}
-
 /// A scenario's network.
 #[derive(Clone, Debug)]
 pub struct Fabric {
@@ -49,7 +27,7 @@ pub struct Fabric {
     pub(crate) hosts: Vec<NodeId>,
     names: BTreeMap<String, usize>,
     /// The paths that results are reported for.
-    pub paths: Vec<NamedPath>,
+    pub paths: Vec<Path>,
     /// Upper bound on each host's sending rate.
     pub(crate) host_rates: Vec<BitsPerSec>,
     /// Two-way propagation delay between the farthest hosts.
@@ -61,20 +39,8 @@ pub struct Fabric {
     unloaded: BTreeSet<Arc<Unloaded>>,
 }
 
-/// Numbers are the description's.
-fn links(of: &[vmcc_network::LinkId]) -> Vec<LinkId> {
-    of.iter().map(|link| LinkId(link.0)).collect()
-}
-
 fn host_id(host: usize) -> HostId {
     HostId(u32::try_from(host).unwrap_or(u32::MAX))
-}
-
-impl RoutePair {
-    /// The same pair, seen from the other end.
-    pub(crate) fn reversed(self) -> Self {
-        Self { path: self.path, forward: self.reverse, reverse: self.forward }
-    }
 }
 
 impl Fabric {
@@ -85,16 +51,11 @@ impl Fabric {
     pub fn build(scenario: &Scenario) -> Result<Fabric, FabricError> {
         let network = scenario.topology.network();
         let name = |index: usize| network.host_name(host_id(index)).to_owned();
-        let path = |path: &vmcc_network::Path| NamedPath {
-            name: path.name.clone(),
-            queue: LinkId(path.queue.0),
-            links: links(&path.links),
-        };
         Ok(Fabric {
             net: super::net_spec(&network, scenario.host.mtu)?,
-            hosts: network.hosts.iter().map(|host| NodeId(host.node.0)).collect(),
+            hosts: network.hosts.iter().map(|host| host.node).collect(),
             names: (0..network.hosts.len()).map(|index| (name(index), index)).collect(),
-            paths: network.paths.iter().map(path).collect(),
+            paths: network.paths.clone(),
             host_rates: network.hosts.iter().map(|host| host.rate).collect(),
             base_rtt: span(network.base_rtt),
             reroute: network.reroute.map(span),
@@ -122,12 +83,12 @@ impl Fabric {
 
     /// The named path of a pair of routes, by index.
     pub(crate) fn path_of(&self, route_pair: &RoutePair) -> Option<usize> {
-        self.paths.iter().position(|path| Some(&path.name) == route_pair.path.as_ref())
+        route_pair.path.map(PathId::index)
     }
 
     /// The links of a name in events, both directions.
     pub(crate) fn named_links(&self, name: &str) -> Vec<LinkId> {
-        links(self.network.cable(name))
+        self.network.cable(name).to_vec()
     }
 
     /// The routes from one host to another for `count` subflows (`None`: one per route), restricted to the
@@ -146,11 +107,8 @@ impl Fabric {
         let (from, to) = (host_id(from), host_id(to));
         let mut draw = || ecmp.next_u32();
         let all = self.network.routes.between(from, to, count.unwrap_or(1) as usize, &mut draw);
-        let all = all.into_iter().map(|route_pair| self.route_pair(&route_pair));
-        let usable: Vec<RoutePair> = match allowed {
-            Some(names) => all.filter(|w| w.path.as_ref().is_none_or(|p| names.contains(p))).collect(),
-            None => all.collect(),
-        };
+        let named = |path: PathId| allowed.is_none_or(|names| names.contains(&self.paths[path.index()].name));
+        let usable: Vec<RoutePair> = all.into_iter().filter(|pair| pair.path.is_none_or(named)).collect();
         if usable.is_empty() {
             let name = |host| self.network.host_name(host).to_owned();
             return Err(FabricError::NoPath { from: name(from), to: name(to) });
@@ -161,8 +119,7 @@ impl Fabric {
 
     /// The routes between a virtual machine and another host over one vNIC, were that mapped to `nic`.
     pub(crate) fn via_nic(&self, vm: usize, vnic: usize, nic: usize, peer: usize) -> Option<RoutePair> {
-        let route_pair = self.network.routes.via_nic(host_id(vm), vnic, nic, host_id(peer))?;
-        Some(self.route_pair(&route_pair))
+        self.network.routes.via_nic(host_id(vm), vnic, nic, host_id(peer))
     }
 
     /// Round trip of packets of `bytes` on the empty network.
@@ -182,16 +139,8 @@ impl Fabric {
         down: &BTreeSet<LinkId>,
         draw: &mut dyn FnMut() -> u32,
     ) -> Option<Vec<LinkId>> {
-        let is_down = |link: vmcc_network::LinkId| down.contains(&LinkId(link.0));
-        self.network.routes.avoiding(host_id(from), host_id(to), &is_down, draw).map(|found| links(&found))
-    }
-
-    fn route_pair(&self, route_pair: &vmcc_network::RoutePair) -> RoutePair {
-        RoutePair {
-            path: route_pair.path.map(|path| self.network.paths[path.index()].name.clone()),
-            forward: links(&route_pair.forward),
-            reverse: links(&route_pair.reverse),
-        }
+        let is_down = |link| down.contains(&link);
+        self.network.routes.avoiding(host_id(from), host_id(to), &is_down, draw)
     }
 
     /// Timing of transfers over `route_pairs`, whose `forward` carries the payload.
@@ -201,14 +150,7 @@ impl Fabric {
         framing: Framing,
         lead: Lead,
     ) -> Option<Arc<Unloaded>> {
-        let described = |links: &[LinkId]| links.iter().map(|link| vmcc_network::LinkId(link.0)).collect();
-        let one = |pair: &RoutePair| vmcc_network::RoutePair {
-            path: None,
-            forward: described(&pair.forward),
-            reverse: described(&pair.reverse),
-        };
-        let routes: Vec<_> = route_pairs.iter().map(one).collect();
-        let found = self.network.unloaded(&routes, framing, lead)?;
+        let found = self.network.unloaded(route_pairs, framing, lead)?;
         if let Some(known) = self.unloaded.get(&found) {
             return Some(known.clone());
         }

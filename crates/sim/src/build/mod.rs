@@ -7,7 +7,7 @@ mod partition;
 mod queue;
 
 pub use error::FabricError;
-pub use fabric::{Fabric, NamedPath, RoutePair};
+pub use fabric::Fabric;
 pub use net::net_spec;
 pub use partition::partition;
 

@@ -18,8 +18,7 @@ pub fn net_spec(network: &Network, mtu: Bytes) -> Result<NetSpec, FabricError> {
     network.nodes.iter().for_each(|_| _ = net.node());
     for link in &network.links {
         let port = link.port.index();
-        let ends = (NodeId(link.from.0), NodeId(link.to.0));
-        let spec = link_spec(ends, &network.ports[port], queues[port].clone());
+        let spec = link_spec((link.from, link.to), &network.ports[port], queues[port].clone());
         net.link(LinkSpec { name: link.rng_stream.clone(), ..spec })?;
     }
     Ok(net)

@@ -1,13 +1,12 @@
 //! A port's queues and marking rules as the simulator's.
 
 use vmcc_network::{Discipline, Guarantee, LinkSettings, Loss, Marking, Queue};
-use vmcc_units::{BitsPerSec, Bytes, Nanos, Packets};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets, Threshold};
 
 use super::error::FabricError;
 use super::span;
 use crate::net::{
-    ClassSpec, Limit, LossSpec, Marking as PortMarking, QueueSpec, RedSpec, Scheduling, ShaperClass,
-    Threshold,
+    ClassSpec, LimitSpec, LossSpec, MarkingSpec, QueueSpec, RedSpec, Scheduling, ShaperClass, ThresholdSpec,
 };
 use crate::time::Span;
 
@@ -23,7 +22,7 @@ pub(super) fn of(port: &vmcc_network::Port, mtu: Bytes) -> Result<QueueSpec, Fab
 /// Settings from which a queue is built.
 struct Port<'a> {
     rate: BitsPerSec,
-    buffer: vmcc_units::Limit,
+    buffer: Limit,
     marking: &'a Marking,
     queue: &'a Queue,
     mtu: Bytes,
@@ -62,10 +61,10 @@ impl<'a> Port<'a> {
             Marking::None => mark(None),
             Marking::Threshold(rule) => mark(Some(self.threshold(rule.at))),
             // One queue has the whole port: its threshold is the port's.
-            Marking::MqEcn(rule) => mark(Some(Threshold::Bytes(self.port_bytes(rule.lambda, rule.rtt)))),
+            Marking::MqEcn(rule) => mark(Some(ThresholdSpec::Bytes(self.port_bytes(rule.lambda, rule.rtt)))),
             Marking::Tcn(rule) => QueueSpec::Classes {
                 scheduling: Scheduling::StrictPriority,
-                marking: PortMarking::Tcn { sojourn: self.sojourn(rule.lambda, rule.rtt) },
+                marking: MarkingSpec::Tcn { sojourn: self.sojourn(rule.lambda, rule.rtt) },
                 classes: vec![ClassSpec { quantum_bytes: 1, limit, mark: None }],
             },
             Marking::Red(rule) => QueueSpec::Red(RedSpec {
@@ -81,13 +80,13 @@ impl<'a> Port<'a> {
 
     fn classes(&self) -> Result<QueueSpec, FabricError> {
         let (mark, marking) = match self.marking {
-            Marking::None => (None, PortMarking::None),
-            Marking::Threshold(rule) => (Some(self.threshold(rule.at)), PortMarking::None),
+            Marking::None => (None, MarkingSpec::None),
+            Marking::Threshold(rule) => (Some(self.threshold(rule.at)), MarkingSpec::None),
             Marking::MqEcn(rule) => {
                 let port_threshold_bytes = self.port_bytes(rule.lambda, rule.rtt);
-                (None, PortMarking::MqEcn { port_threshold_bytes })
+                (None, MarkingSpec::MqEcn { port_threshold_bytes })
             }
-            Marking::Tcn(rule) => (None, PortMarking::Tcn { sojourn: self.sojourn(rule.lambda, rule.rtt) }),
+            Marking::Tcn(rule) => (None, MarkingSpec::Tcn { sojourn: self.sojourn(rule.lambda, rule.rtt) }),
             Marking::Red(_) => {
                 return Err(FabricError::Unsupported {
                     what: "RED in a port of several queues",
@@ -132,9 +131,9 @@ impl<'a> Port<'a> {
             Marking::None => Ok(None),
             Marking::Threshold(rule) => Ok(Some(self.threshold(rule.at))),
             Marking::MqEcn(rule) => {
-                Ok(Some(Threshold::Bytes(part(self.port_bytes(rule.lambda, rule.rtt), weight))))
+                Ok(Some(ThresholdSpec::Bytes(part(self.port_bytes(rule.lambda, rule.rtt), weight))))
             }
-            Marking::Tcn(rule) => Ok(Some(Threshold::Time(self.sojourn(rule.lambda, rule.rtt)))),
+            Marking::Tcn(rule) => Ok(Some(ThresholdSpec::Time(self.sojourn(rule.lambda, rule.rtt)))),
             Marking::Red(_) => Err(FabricError::Unsupported {
                 what: "RED in a port of several queues",
                 remedy: "use the rule mq-ecn, tcn or threshold there",
@@ -165,11 +164,11 @@ impl<'a> Port<'a> {
         Ok(QueueSpec::Shaper { classes })
     }
 
-    fn leaf_mark(&self) -> Result<Option<Threshold>, FabricError> {
+    fn leaf_mark(&self) -> Result<Option<ThresholdSpec>, FabricError> {
         match self.marking {
             Marking::None => Ok(None),
             Marking::Threshold(rule) => Ok(Some(self.threshold(rule.at))),
-            Marking::MqEcn(rule) => Ok(Some(Threshold::Bytes(self.port_bytes(rule.lambda, rule.rtt)))),
+            Marking::MqEcn(rule) => Ok(Some(ThresholdSpec::Bytes(self.port_bytes(rule.lambda, rule.rtt)))),
             Marking::Red(_) | Marking::Tcn(_) => Err(FabricError::Unsupported {
                 what: "marking by RED or TCN in hierarchical token buckets",
                 remedy: "use the rule threshold or mq-ecn with share = \"htb\"",
@@ -177,15 +176,15 @@ impl<'a> Port<'a> {
         }
     }
 
-    fn threshold(&self, threshold: vmcc_units::Threshold) -> Threshold {
+    fn threshold(&self, threshold: Threshold) -> ThresholdSpec {
         match threshold {
-            vmcc_units::Threshold::Time(time) => Threshold::Time(span(time)),
-            other => Threshold::Bytes(self.bytes(other)),
+            Threshold::Time(time) => ThresholdSpec::Time(span(time)),
+            other => ThresholdSpec::Bytes(self.bytes(other)),
         }
     }
 
     /// Validation has refused what overflows.
-    fn bytes(&self, threshold: vmcc_units::Threshold) -> u64 {
+    fn bytes(&self, threshold: Threshold) -> u64 {
         threshold.bytes(self.rate, self.mtu).map_or(u64::MAX, Bytes::get)
     }
 
@@ -202,10 +201,10 @@ impl<'a> Port<'a> {
 }
 
 /// A buffer.
-fn limit(buffer: vmcc_units::Limit) -> Limit {
+fn limit(buffer: Limit) -> LimitSpec {
     match buffer {
-        vmcc_units::Limit::Bytes(bytes) => Limit::Bytes(bytes.get()),
-        vmcc_units::Limit::Packets(count) => Limit::Packets(u32::try_from(count.get()).unwrap_or(u32::MAX)),
+        Limit::Bytes(bytes) => LimitSpec::Bytes(bytes.get()),
+        Limit::Packets(count) => LimitSpec::Packets(u32::try_from(count.get()).unwrap_or(u32::MAX)),
     }
 }
 

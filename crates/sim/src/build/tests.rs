@@ -1,4 +1,5 @@
 use rand_xoshiro::rand_core::Rng;
+use vmcc_network::RoutePair;
 use vmcc_scenario::{Document, Overrides};
 
 use super::{Fabric, FabricError};
@@ -16,7 +17,7 @@ const GRAPH: &str = "kind='graph'\nhosts=['a','b']\nlinks=[{from='a',to='s',rate
     {from='s',to='w',rate='1gbit',delay='1ms'},{from='w',to='v',rate='1gbit',delay='1ms'}]";
 
 /// Every route is a chain of links from one host to the other; adding it as a route checks that.
-fn route_pairs(fabric: &mut Fabric, from: &str, to: &str, count: Option<u32>) -> Vec<super::RoutePair> {
+fn route_pairs(fabric: &mut Fabric, from: &str, to: &str, count: Option<u32>) -> Vec<RoutePair> {
     let (from, to) = (fabric.host(from).unwrap(), fabric.host(to).unwrap());
     let mut ecmp = Streams::new(1).stream("test");
     ecmp.next_u64();

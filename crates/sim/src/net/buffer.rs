@@ -1,7 +1,7 @@
 //! Room and threshold of a link's queue, and the record of what waits in it.
 
 use crate::net::rate::ps_per_byte_q16;
-use crate::net::spec::{Limit, LinkSpec, QueueSpec, Threshold};
+use crate::net::spec::{LimitSpec, LinkSpec, QueueSpec, ThresholdSpec};
 
 /// Most packets that `Link::recent` has a bit for.
 pub(crate) const MAX_RECENT: u32 = 63;
@@ -28,14 +28,14 @@ impl Buffer {
         let (limit, mark) = match &spec.queue {
             QueueSpec::Fifo { limit, mark } => (*limit, *mark),
             QueueSpec::Red(red) => (red.limit, None),
-            QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => (Limit::Unlimited, None),
+            QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => (LimitSpec::Unlimited, None),
         };
         let limit_bytes = match limit {
-            Limit::Bytes(bytes) => u32::try_from(bytes).unwrap_or(NO_LIMIT),
-            Limit::Packets(_) | Limit::Unlimited => NO_LIMIT,
+            LimitSpec::Bytes(bytes) => u32::try_from(bytes).unwrap_or(NO_LIMIT),
+            LimitSpec::Packets(_) | LimitSpec::Unlimited => NO_LIMIT,
         };
-        let limit_packets = if let Limit::Packets(count) = limit { count } else { NO_LIMIT };
-        let in_bytes = |mark: Threshold| mark.in_bytes(ps_per_byte_q16(spec.rate_bps));
+        let limit_packets = if let LimitSpec::Packets(count) = limit { count } else { NO_LIMIT };
+        let in_bytes = |mark: ThresholdSpec| mark.in_bytes(ps_per_byte_q16(spec.rate_bps));
         let mark_bytes = mark.map_or(NO_LIMIT, |mark| u32::try_from(in_bytes(mark)).unwrap_or(NO_LIMIT));
         Buffer { limit_bytes, mark_bytes, fifo: FifoState::new(limit_packets) }
     }

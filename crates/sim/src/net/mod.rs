@@ -23,6 +23,6 @@ pub(crate) use network::{ACK_ONLY, AT_HOST, Crossings, MAX_ENDPOINT, MAX_SHARDS,
 pub use network::{DropReason, LinkCounters, Totals};
 pub(crate) use spec::{Change, END, Probe};
 pub use spec::{
-    ClassSpec, JitterSpec, Limit, LinkChange, LinkSpec, LossSpec, Marking, NetError, NetSpec, NodeId,
-    QueueSpec, RedSpec, Scheduling, ShaperClass, Threshold,
+    ClassSpec, JitterSpec, LimitSpec, LinkChange, LinkSpec, LossSpec, MarkingSpec, NetError, NetSpec, NodeId,
+    QueueSpec, RedSpec, Scheduling, ShaperClass, ThresholdSpec,
 };

@@ -11,7 +11,7 @@ use crate::net::payload::Payloads;
 use crate::net::queue::QueuedPacket;
 use crate::net::rate::packet_ps;
 use crate::net::red::{Red, Verdict};
-use crate::net::scheduler::{Action, Enqueued, Scheduler, needs_scheduler};
+use crate::net::scheduler::{Action, Enqueued, LinkScheduler, needs_scheduler};
 use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
 use crate::packet::{LinkId, Packet, Sack};
 use crate::rng::Streams;
@@ -209,7 +209,7 @@ impl SlowPath {
         };
         let impairment = (lossy || link.jitter.is_some())
             .then(|| Impairment::new(link.loss, link.jitter, stream("loss"), stream("jitter")));
-        let entry = SlowPath { red, scheduler: scheduler.then(|| Scheduler::new(link)), impairment };
+        let entry = SlowPath { red, scheduler: scheduler.then(|| LinkScheduler::new(link)), impairment };
         let plain = entry.red.is_none() && entry.scheduler.is_none() && entry.impairment.is_none();
         (!plain).then_some(entry)
     }
@@ -219,7 +219,7 @@ impl SlowPath {
 #[derive(Clone, Debug)]
 struct SlowPath {
     red: Option<Red>,
-    scheduler: Option<Scheduler>,
+    scheduler: Option<LinkScheduler>,
     impairment: Option<Impairment>,
 }
 
@@ -357,7 +357,7 @@ impl Network {
         let packet = &mut self.packets[id as usize];
         if let Some(red) = &mut slow_path.red {
             let waiting = || link.settle(&mut self.buffers[at as usize].fifo, now.ps()).bytes;
-            let backlog = slow_path.scheduler.as_ref().map_or_else(waiting, Scheduler::bytes);
+            let backlog = slow_path.scheduler.as_ref().map_or_else(waiting, LinkScheduler::bytes);
             let idle_since = Time::from_ps(link.busy_until);
             if red.arrival(backlog, now, idle_since, link.wire_ps(RED_SLOT_BYTES)) == Verdict::Congested {
                 if !(red.ecn() && packet.has(Packet::ECT)) {
@@ -475,7 +475,7 @@ impl Network {
 
     /// Bytes waiting at a link, without the packet in service.
     pub(crate) fn backlog_bytes(&self, at: u32, now: Time) -> u64 {
-        self.scheduler(at).map_or_else(|| self.counted(at, now).bytes, Scheduler::bytes)
+        self.scheduler(at).map_or_else(|| self.counted(at, now).bytes, LinkScheduler::bytes)
     }
 
     /// Packets that were counted as sent and wait: a FIFO counts them when they arrive, a scheduler when they leave.
@@ -492,7 +492,7 @@ impl Network {
         self.scheduler(at).into_iter().flat_map(move |scheduler| scheduler.classes(rate))
     }
 
-    fn scheduler(&self, at: u32) -> Option<&Scheduler> {
+    fn scheduler(&self, at: u32) -> Option<&LinkScheduler> {
         self.slow_path.get(self.slow_path_of[at as usize] as usize)?.scheduler.as_ref()
     }
 

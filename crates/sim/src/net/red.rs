@@ -82,12 +82,12 @@ fn power(mut base: f64, mut n: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::spec::Limit;
+    use crate::net::spec::LimitSpec;
     use crate::rng::Streams;
 
     fn red(weight: f64) -> Red {
         let spec = RedSpec {
-            limit: Limit::Unlimited,
+            limit: LimitSpec::Unlimited,
             min_bytes: 10_000,
             max_bytes: 30_000,
             max_probability: 0.1,

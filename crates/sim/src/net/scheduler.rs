@@ -5,7 +5,7 @@ use crate::net::queue::drr::Drr;
 use crate::net::queue::shaper::{Shaper, leaves};
 use crate::net::queue::{ClassQueue, Next, QueuedPacket};
 use crate::net::rate::ps_per_byte_q16;
-use crate::net::spec::{Limit, LinkSpec, Marking, QueueSpec, Scheduling, Threshold};
+use crate::net::spec::{LimitSpec, LinkSpec, MarkingSpec, QueueSpec, Scheduling, ThresholdSpec};
 use crate::time::{Span, Time};
 
 #[derive(Clone, Debug)]
@@ -44,10 +44,10 @@ enum State {
 
 /// Scheduler of a link: its queues and their discipline.
 #[derive(Clone, Debug)]
-pub(crate) struct Scheduler {
+pub(crate) struct LinkScheduler {
     queues: Vec<ClassQueue>,
     discipline: Discipline,
-    marking: Marking,
+    marking: MarkingSpec,
     state: State,
     /// Number of the service event that counts; earlier ones are stale.
     pub(crate) generation: u32,
@@ -55,15 +55,15 @@ pub(crate) struct Scheduler {
     pub(crate) sending: bool,
 }
 
-impl Scheduler {
+impl LinkScheduler {
     /// The scheduler of a link's queue.
-    pub(crate) fn new(spec: &LinkSpec) -> Scheduler {
+    pub(crate) fn new(spec: &LinkSpec) -> LinkScheduler {
         let (queues, discipline, marking) = match &spec.queue {
             QueueSpec::Fifo { limit, mark } => {
-                (vec![ClassQueue::new(*limit, *mark)], Discipline::Strict, Marking::None)
+                (vec![ClassQueue::new(*limit, *mark)], Discipline::Strict, MarkingSpec::None)
             }
             QueueSpec::Red(red) => {
-                (vec![ClassQueue::new(red.limit, None)], Discipline::Strict, Marking::None)
+                (vec![ClassQueue::new(red.limit, None)], Discipline::Strict, MarkingSpec::None)
             }
             QueueSpec::Classes { scheduling, marking, classes } => {
                 let discipline = match scheduling {
@@ -79,13 +79,16 @@ impl Scheduler {
                 let queue = |&leaf: &usize| {
                     let class = &classes[leaf];
                     let guaranteed = ps_per_byte_q16(class.guarantee_bps);
-                    ClassQueue::new(class.limit, class.mark.map(|m| Threshold::Bytes(m.in_bytes(guaranteed))))
+                    ClassQueue::new(
+                        class.limit,
+                        class.mark.map(|m| ThresholdSpec::Bytes(m.in_bytes(guaranteed))),
+                    )
                 };
                 let queues = leaves(classes).iter().map(queue).collect();
-                (queues, Discipline::Shaper(Box::new(Shaper::new(classes))), Marking::None)
+                (queues, Discipline::Shaper(Box::new(Shaper::new(classes))), MarkingSpec::None)
             }
         };
-        Scheduler { queues, discipline, marking, state: State::Up, generation: 0, sending: false }
+        LinkScheduler { queues, discipline, marking, state: State::Up, generation: 0, sending: false }
     }
 
     /// A packet of `class` arrives.
@@ -103,7 +106,7 @@ impl Scheduler {
             if queue.is_empty() {
                 drr.activate(class, packet.since, ps_per_byte_q16);
             }
-            if let Marking::MqEcn { port_threshold_bytes } = self.marking {
+            if let MarkingSpec::MqEcn { port_threshold_bytes } = self.marking {
                 mark |= queue.bytes() > drr.mq_ecn_threshold(class, port_threshold_bytes, ps_per_byte_q16);
             }
         }
@@ -135,7 +138,7 @@ impl Scheduler {
             Discipline::Drr(drr) => drr.sent(class, queue.is_empty(), now, wire(packet.size)),
             Discipline::Shaper(shaper) => shaper.sent(class, packet.size),
         }
-        let mark = matches!(self.marking, Marking::Tcn { sojourn } if now.since(packet.since) > sojourn);
+        let mark = matches!(self.marking, MarkingSpec::Tcn { sojourn } if now.since(packet.since) > sojourn);
         Action::Send { packet, mark }
     }
 
@@ -147,7 +150,7 @@ impl Scheduler {
     /// Waiting bytes and marking threshold in bytes of each class; nothing where there is one queue only.
     pub(crate) fn classes(&self, ps_per_byte_q16: u64) -> impl Iterator<Item = (u64, Option<u64>)> {
         let threshold = move |class: usize, queue: &ClassQueue| match (&self.discipline, self.marking) {
-            (Discipline::Drr(drr), Marking::MqEcn { port_threshold_bytes }) => {
+            (Discipline::Drr(drr), MarkingSpec::MqEcn { port_threshold_bytes }) => {
                 Some(drr.mq_ecn_threshold(class, port_threshold_bytes, ps_per_byte_q16))
             }
             _ => queue.threshold_bytes(ps_per_byte_q16),
@@ -179,13 +182,13 @@ impl Scheduler {
 /// of 32 bits.
 pub(crate) fn needs_scheduler(queue: &QueueSpec) -> bool {
     let many = |bytes: u64| bytes >= u64::from(u32::MAX);
-    let unusual = |limit: &Limit| match limit {
-        Limit::Bytes(bytes) => many(*bytes),
-        Limit::Packets(_) | Limit::Unlimited => false,
+    let unusual = |limit: &LimitSpec| match limit {
+        LimitSpec::Bytes(bytes) => many(*bytes),
+        LimitSpec::Packets(_) | LimitSpec::Unlimited => false,
     };
     match queue {
         QueueSpec::Fifo { limit, mark } => {
-            unusual(limit) || matches!(mark, Some(Threshold::Bytes(bytes)) if many(*bytes))
+            unusual(limit) || matches!(mark, Some(ThresholdSpec::Bytes(bytes)) if many(*bytes))
         }
         QueueSpec::Red(red) => unusual(&red.limit),
         QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => true,

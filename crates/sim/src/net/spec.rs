@@ -4,15 +4,13 @@ use crate::net::rate::{bytes_within, wire_time};
 use crate::packet::{LinkId, RouteId};
 use crate::time::{Span, Time};
 
-/// A host, virtual switch or switch; links join nodes, and partitions are made of nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
+pub use vmcc_network::NodeId;
 
 /// Capacity of a queue. The packet in service does not count: like the kernel's pfifo and bfifo, the queue has given it
 /// to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum LimitSpec {
     /// Bytes waiting.
     Bytes(u64),
     /// Packets waiting.
@@ -25,19 +23,19 @@ pub enum Limit {
 /// in service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Threshold {
+pub enum ThresholdSpec {
     /// Bytes waiting ahead of the packet.
     Bytes(u64),
     /// Time to send them at the link's rate.
     Time(Span),
 }
 
-impl Threshold {
+impl ThresholdSpec {
     /// The most bytes that are not above it.
     pub(crate) fn in_bytes(self, ps_per_byte_q16: u64) -> u64 {
         match self {
-            Threshold::Bytes(bytes) => bytes,
-            Threshold::Time(span) => bytes_within(span, ps_per_byte_q16),
+            ThresholdSpec::Bytes(bytes) => bytes,
+            ThresholdSpec::Time(span) => bytes_within(span, ps_per_byte_q16),
         }
     }
 }
@@ -46,7 +44,7 @@ impl Threshold {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedSpec {
     /// Hard limit.
-    pub limit: Limit,
+    pub limit: LimitSpec,
     /// Average queue from which packets are marked or dropped with rising probability.
     pub min_bytes: u64,
     /// Average queue from which each packet is.
@@ -65,9 +63,9 @@ pub struct ClassSpec {
     /// Bytes per round of deficit round robin; not used by strict priority. At least 1.
     pub quantum_bytes: u32,
     /// Capacity of the class's queue.
-    pub limit: Limit,
-    /// The class's own threshold; [`Marking`] is applied in addition.
-    pub mark: Option<Threshold>,
+    pub limit: LimitSpec,
+    /// The class's own threshold; [`MarkingSpec`] is applied in addition.
+    pub mark: Option<ThresholdSpec>,
 }
 
 /// Which class is served next.
@@ -83,7 +81,7 @@ pub enum Scheduling {
 /// Marking of a scheduled port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Marking {
+pub enum MarkingSpec {
     /// Only by the classes' own thresholds.
     None,
     /// MQ-ECN (Bai et al., NSDI 2016): the port's threshold (rate x RTT x lambda), shared among the
@@ -112,9 +110,9 @@ pub struct ShaperClass {
     /// Bytes that may be sent at once after idling, for guarantee and ceiling.
     pub burst_bytes: u64,
     /// Capacity of a leaf's queue.
-    pub limit: Limit,
+    pub limit: LimitSpec,
     /// Marks arrivals at a leaf; a time is taken at the guaranteed rate.
-    pub mark: Option<Threshold>,
+    pub mark: Option<ThresholdSpec>,
 }
 
 /// The queue in front of a link.
@@ -124,9 +122,9 @@ pub enum QueueSpec {
     /// First in, first out; tail drop; optional ECN threshold.
     Fifo {
         /// Arrivals that would exceed it are dropped.
-        limit: Limit,
+        limit: LimitSpec,
         /// Marks ECN-capable arrivals; others pass unmarked.
-        mark: Option<Threshold>,
+        mark: Option<ThresholdSpec>,
     },
     /// Random early detection.
     Red(RedSpec),
@@ -135,7 +133,7 @@ pub enum QueueSpec {
         /// Which is served next.
         scheduling: Scheduling,
         /// Marking of the port.
-        marking: Marking,
+        marking: MarkingSpec,
         /// The queues.
         classes: Vec<ClassSpec>,
     },
@@ -201,12 +199,12 @@ impl QueueSpec {
     pub(crate) fn longest_wait(&self, rate_bps: u64) -> Span {
         let limit = match self {
             QueueSpec::Fifo { limit, .. } | QueueSpec::Red(RedSpec { limit, .. }) => *limit,
-            QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => Limit::Packets(1),
+            QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => LimitSpec::Packets(1),
         };
         match limit {
-            Limit::Bytes(bytes) => wire_time(bytes, rate_bps),
-            Limit::Packets(count) => wire_time(1500 * u64::from(count), rate_bps),
-            Limit::Unlimited => Span::from_ms(10),
+            LimitSpec::Bytes(bytes) => wire_time(bytes, rate_bps),
+            LimitSpec::Packets(count) => wire_time(1500 * u64::from(count), rate_bps),
+            LimitSpec::Unlimited => Span::from_ms(10),
         }
     }
 }

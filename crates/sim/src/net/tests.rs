@@ -138,21 +138,21 @@ fn at_us(us: u64) -> Time {
     Time::ZERO + Span::from_us(us)
 }
 
-fn fifo(limit: Limit, mark: Option<Threshold>) -> QueueSpec {
+fn fifo(limit: LimitSpec, mark: Option<ThresholdSpec>) -> QueueSpec {
     QueueSpec::Fifo { limit, mark }
 }
 
-fn class(quantum_bytes: u32, limit: Limit) -> ClassSpec {
+fn class(quantum_bytes: u32, limit: LimitSpec) -> ClassSpec {
     ClassSpec { quantum_bytes, limit, mark: None }
 }
 
-fn classes(scheduling: Scheduling, marking: Marking, classes: Vec<ClassSpec>) -> QueueSpec {
+fn classes(scheduling: Scheduling, marking: MarkingSpec, classes: Vec<ClassSpec>) -> QueueSpec {
     QueueSpec::Classes { scheduling, marking, classes }
 }
 
 #[test]
 fn fifo_departure_times_are_exact() {
-    let mut bed = Bed::new(GBIT, Span::from_us(5), fifo(Limit::Unlimited, None));
+    let mut bed = Bed::new(GBIT, Span::from_us(5), fifo(LimitSpec::Unlimited, None));
     bed.burst(at_us(1), 3, packet(1500));
     let times: Vec<u64> = bed.run(at_us(100)).arrived.iter().map(|(t, _)| t.ps() / 1000).collect();
     assert_eq!(times, [18_000, 30_000, 42_000]);
@@ -170,24 +170,24 @@ fn tail_drop_limits_bytes_and_packets() {
     };
     for n in [1, 2, 10, 100] {
         let expected: Vec<u32> = (0..=n).collect();
-        assert_eq!(accepted(Limit::Bytes(1500 * u64::from(n)), n), expected);
-        assert_eq!(accepted(Limit::Packets(n), n), expected);
+        assert_eq!(accepted(LimitSpec::Bytes(1500 * u64::from(n)), n), expected);
+        assert_eq!(accepted(LimitSpec::Packets(n), n), expected);
     }
 }
 
 #[test]
 fn ecn_threshold_marks_by_bytes_and_by_time() {
     let marked = |mark, flags| {
-        let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, Some(mark)));
+        let mut bed = Bed::new(GBIT, Span::ZERO, fifo(LimitSpec::Unlimited, Some(mark)));
         bed.burst(at_us(1), 20, Packet { flags, ..packet(1500) });
         bed.run(at_us(1000)).marked()
     };
     // One is in service and ten wait when the twelfth comes: 15,000 B are not above the threshold.
     let expected: Vec<u32> = (12..20).collect();
     let ect = Packet::DATA | Packet::ECT;
-    assert_eq!(marked(Threshold::Bytes(15_000), ect), expected);
-    assert_eq!(marked(Threshold::Time(Span::from_us(120)), ect), expected);
-    assert!(marked(Threshold::Bytes(15_000), Packet::DATA).is_empty());
+    assert_eq!(marked(ThresholdSpec::Bytes(15_000), ect), expected);
+    assert_eq!(marked(ThresholdSpec::Time(Span::from_us(120)), ect), expected);
+    assert!(marked(ThresholdSpec::Bytes(15_000), Packet::DATA).is_empty());
 }
 
 /// Two sizes are kept as bits, more apart; of one there are never two to tell apart.
@@ -234,14 +234,14 @@ fn queue_settings_are_independent_of_the_scheduler() {
         LinkChange::Loss(None),
         LinkChange::Up,
     ];
-    let limits = || LIMITS.map(Limit::Bytes).into_iter().chain(PACKET_LIMITS.map(Limit::Packets));
+    let limits = || LIMITS.map(LimitSpec::Bytes).into_iter().chain(PACKET_LIMITS.map(LimitSpec::Packets));
     for (mix, limit) in MIXES.iter().flat_map(|&mix| limits().map(move |limit| (mix, limit))) {
         let fate_of_mixed_sizes = |queue, changes: &[LinkChange]| fate_of(mix, queue, changes);
         for mark in [
             None,
-            Some(Threshold::Bytes(0)),
-            Some(Threshold::Bytes(3_000)),
-            Some(Threshold::Time(Span::from_us(20))),
+            Some(ThresholdSpec::Bytes(0)),
+            Some(ThresholdSpec::Bytes(3_000)),
+            Some(ThresholdSpec::Time(Span::from_us(20))),
         ] {
             let plain = fate_of_mixed_sizes(fifo(limit, mark), &[]);
             for change in nothing {
@@ -253,7 +253,7 @@ fn queue_settings_are_independent_of_the_scheduler() {
             }
             for scheduling in [Scheduling::StrictPriority, Scheduling::DeficitRoundRobin] {
                 let one = vec![ClassSpec { quantum_bytes: 1500, limit, mark }];
-                let served = fate_of_mixed_sizes(classes(scheduling, Marking::None, one), &[]);
+                let served = fate_of_mixed_sizes(classes(scheduling, MarkingSpec::None, one), &[]);
                 assert_eq!(served, plain, "{limit:?} {mark:?} {scheduling:?}");
             }
         }
@@ -276,10 +276,10 @@ fn queue_settings_are_independent_of_the_scheduler() {
 #[test]
 fn fifos_need_one_event_per_hop_with_either_limit() {
     for (limit, mark) in [
-        (Limit::Bytes(150_000), None),
-        (Limit::Packets(100), None),
-        (Limit::Packets(100), Some(Threshold::Bytes(97_500))),
-        (Limit::Packets(10), None),
+        (LimitSpec::Bytes(150_000), None),
+        (LimitSpec::Packets(100), None),
+        (LimitSpec::Packets(100), Some(ThresholdSpec::Bytes(97_500))),
+        (LimitSpec::Packets(10), None),
     ] {
         let run = |until| {
             let mut bed = Bed::new(GBIT, Span::from_us(5), fifo(limit, mark));
@@ -318,17 +318,18 @@ fn poisson_arrivals_wait_as_in_m_d_1() {
         let waits = out.arrived.iter().map(|(t, p)| t.since(p.sent).ps() - service.ps());
         waits.sum::<u64>() as f64 / out.arrived.len() as f64 / service.ps() as f64
     };
-    let one_event = wait(fifo(Limit::Packets(u32::MAX), None));
+    let one_event = wait(fifo(LimitSpec::Packets(u32::MAX), None));
     assert!((one_event / (0.7 / 0.6) - 1.0).abs() < 0.03, "{one_event}");
-    let one = vec![class(1500, Limit::Unlimited)];
-    assert_eq!(one_event, wait(classes(Scheduling::StrictPriority, Marking::None, one)));
+    let one = vec![class(1500, LimitSpec::Unlimited)];
+    assert_eq!(one_event, wait(classes(Scheduling::StrictPriority, MarkingSpec::None, one)));
 }
 
 /// Three classes 4:2:1 at 1 Gbit/s, all overloaded: shares within 1 % over 20 ms, and work conserving.
 #[test]
 fn drr_shares_the_link() {
-    let quanta = [6000, 3000, 1500].map(|q| class(q, Limit::Packets(50))).to_vec();
-    let mut bed = Bed::new(GBIT, Span::ZERO, classes(Scheduling::DeficitRoundRobin, Marking::None, quanta));
+    let quanta = [6000, 3000, 1500].map(|q| class(q, LimitSpec::Packets(50))).to_vec();
+    let mut bed =
+        Bed::new(GBIT, Span::ZERO, classes(Scheduling::DeficitRoundRobin, MarkingSpec::None, quanta));
     for (class, size) in [(0, 1500), (1, 700), (2, 1500)] {
         bed.stream(GBIT, at_us(21_000), of_class(class, size));
     }
@@ -343,8 +344,9 @@ fn drr_shares_the_link() {
 /// An idle class's share goes to the others.
 #[test]
 fn drr_is_work_conserving() {
-    let quanta = [6000, 1500].map(|q| class(q, Limit::Packets(50))).to_vec();
-    let mut bed = Bed::new(GBIT, Span::ZERO, classes(Scheduling::DeficitRoundRobin, Marking::None, quanta));
+    let quanta = [6000, 1500].map(|q| class(q, LimitSpec::Packets(50))).to_vec();
+    let mut bed =
+        Bed::new(GBIT, Span::ZERO, classes(Scheduling::DeficitRoundRobin, MarkingSpec::None, quanta));
     bed.stream(GBIT / 10, at_us(11_000), of_class(0, 1500));
     bed.stream(GBIT, at_us(11_000), of_class(1, 1500));
     let out = bed.run(at_us(11_000));
@@ -354,8 +356,8 @@ fn drr_is_work_conserving() {
 
 #[test]
 fn strict_priority_serves_low_classes_first() {
-    let two = vec![class(1, Limit::Unlimited); 2];
-    let mut bed = Bed::new(GBIT, Span::ZERO, classes(Scheduling::StrictPriority, Marking::None, two));
+    let two = vec![class(1, LimitSpec::Unlimited); 2];
+    let mut bed = Bed::new(GBIT, Span::ZERO, classes(Scheduling::StrictPriority, MarkingSpec::None, two));
     bed.burst(at_us(1), 5, of_class(1, 1500));
     bed.burst(at_us(2), 5, of_class(0, 1500));
     // The first packet of class 1 was already in service.
@@ -367,8 +369,8 @@ fn strict_priority_serves_low_classes_first() {
 #[test]
 fn mq_ecn_splits_the_port_threshold() {
     let smallest_marked_wait = |active: u8| {
-        let two = vec![class(1500, Limit::Packets(100)); 2];
-        let marking = Marking::MqEcn { port_threshold_bytes: 60_000 };
+        let two = vec![class(1500, LimitSpec::Packets(100)); 2];
+        let marking = MarkingSpec::MqEcn { port_threshold_bytes: 60_000 };
         let mut bed = Bed::new(GBIT, Span::ZERO, classes(Scheduling::DeficitRoundRobin, marking, two));
         for c in 0..active {
             // 10 % overload per active class: queues grow slowly.
@@ -393,11 +395,11 @@ fn tcn_equals_a_length_threshold_at_constant_rate() {
         bed.burst(at_us(1), 60, packet(1500));
         bed.run(at_us(10_000)).marked()
     };
-    let one = || vec![class(1500, Limit::Unlimited)];
-    let tcn = Marking::Tcn { sojourn: Span::from_us(240) };
+    let one = || vec![class(1500, LimitSpec::Unlimited)];
+    let tcn = MarkingSpec::Tcn { sojourn: Span::from_us(240) };
     let by_time = marked(classes(Scheduling::DeficitRoundRobin, tcn, one()));
     // 240 us at 1 Gbit/s: 30,000 B ahead of the packet, of which 1,500 are in service.
-    assert_eq!(by_time, marked(fifo(Limit::Unlimited, Some(Threshold::Bytes(28_500)))));
+    assert_eq!(by_time, marked(fifo(LimitSpec::Unlimited, Some(ThresholdSpec::Bytes(28_500)))));
     assert_eq!(by_time, (21..60).collect::<Vec<_>>());
 }
 
@@ -407,7 +409,7 @@ fn shaper_class(parent: Option<usize>, guarantee_mbit: u64, ceiling_mbit: u64) -
         guarantee_bps: guarantee_mbit * 1_000_000,
         ceiling_bps: ceiling_mbit * 1_000_000,
         burst_bytes: 3_000,
-        limit: Limit::Packets(100),
+        limit: LimitSpec::Packets(100),
         mark: None,
     }
 }
@@ -470,7 +472,7 @@ fn shaper_passes_a_burst() {
 #[test]
 fn red_marks_or_drops_between_thresholds() {
     let spec = |ecn| RedSpec {
-        limit: Limit::Bytes(300_000),
+        limit: LimitSpec::Bytes(300_000),
         min_bytes: 30_000,
         max_bytes: 90_000,
         max_probability: 0.1,
@@ -492,7 +494,7 @@ fn links_apply_loss_and_jitter() {
     let mut bed = Bed::with(|from, to| LinkSpec {
         loss: Some(LossSpec::Bernoulli(0.1)),
         jitter: Some(JitterSpec { max: Span::from_us(50), keep_order: true }),
-        ..LinkSpec::new(from, to, GBIT, Span::from_us(10), fifo(Limit::Unlimited, None))
+        ..LinkSpec::new(from, to, GBIT, Span::from_us(10), fifo(LimitSpec::Unlimited, None))
     });
     bed.stream(GBIT / 2, at_us(240_000), packet(1500));
     let out = bed.run(at_us(300_000));
@@ -504,7 +506,7 @@ fn links_apply_loss_and_jitter() {
 
 #[test]
 fn rate_and_delay_changes_apply_from_the_next_packet() {
-    let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, None));
+    let mut bed = Bed::new(GBIT, Span::ZERO, fifo(LimitSpec::Unlimited, None));
     bed.burst(at_us(0), 4, packet(1500));
     bed.net.change(at_us(20), bed.link, LinkChange::Rate { rate_bps: GBIT / 10 }).unwrap();
     bed.net.change(at_us(130), bed.link, LinkChange::Delay(Span::from_us(7))).unwrap();
@@ -515,7 +517,7 @@ fn rate_and_delay_changes_apply_from_the_next_packet() {
 #[test]
 fn down_link_drops_and_paused_link_holds_packets() {
     let run = |change| {
-        let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, None));
+        let mut bed = Bed::new(GBIT, Span::ZERO, fifo(LimitSpec::Unlimited, None));
         bed.burst(at_us(0), 4, packet(1500));
         bed.burst(at_us(50), 1, packet(1500));
         bed.burst(at_us(120), 1, packet(1500));
@@ -532,7 +534,7 @@ fn down_link_drops_and_paused_link_holds_packets() {
 
 #[test]
 fn loss_starts_and_ends_at_its_times() {
-    let mut bed = Bed::new(GBIT, Span::ZERO, fifo(Limit::Unlimited, None));
+    let mut bed = Bed::new(GBIT, Span::ZERO, fifo(LimitSpec::Unlimited, None));
     bed.stream(GBIT, at_us(300), packet(1500));
     bed.net.change(at_us(100), bed.link, LinkChange::Loss(Some(LossSpec::Bernoulli(1.0)))).unwrap();
     bed.net.change(at_us(200), bed.link, LinkChange::Loss(None)).unwrap();
@@ -542,7 +544,7 @@ fn loss_starts_and_ends_at_its_times() {
 
 #[test]
 fn queue_samples_match_the_backlog() {
-    for limit in [Limit::Unlimited, Limit::Packets(1000)] {
+    for limit in [LimitSpec::Unlimited, LimitSpec::Packets(1000)] {
         let mut bed = Bed::new(GBIT, Span::ZERO, fifo(limit, None));
         bed.burst(at_us(10), 10, packet(1500));
         bed.net.sample(bed.link, Span::from_us(35)).unwrap();
@@ -560,7 +562,7 @@ fn queue_samples_match_the_backlog() {
 fn impossible_links_and_routes_are_refused() {
     let mut net = NetSpec::new();
     let [a, b, c] = [0; 3].map(|_| net.node());
-    let queue = fifo(Limit::Unlimited, None);
+    let queue = fifo(LimitSpec::Unlimited, None);
     let slow = LinkSpec::new(a, b, 0, Span::ZERO, queue.clone());
     assert!(matches!(net.link(slow), Err(NetError::Rate { rate_bps: 0, .. })));
     let mut join = |from, to| net.link(LinkSpec::new(from, to, GBIT, Span::ZERO, queue.clone())).unwrap();

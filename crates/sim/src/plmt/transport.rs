@@ -4,26 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use vmcc_metrics::observed::{self, Moment, Observed, Subflow};
-use vmcc_network::{Framing, Lead, Unloaded};
+use vmcc_network::{Framing, Lead, RoutePair, Unloaded};
 use vmcc_scenario::model::Protocol;
 use vmcc_tcp::Config;
 
 use super::carrier::{Bytes, Carrier};
 use super::end::{App, End, Spec};
 use super::{Owner, Sessions};
-use crate::build::RoutePair;
 use crate::endpoint::MAX_INDEX;
 use crate::error::{HostError, SimError};
 use crate::rtts::{RttGroups, rtt_group};
 use crate::tcp::{
-    self, AckPath, AlgorithmId, Algorithms, ConfigId, ConnId, ConnSpec, Connections, Directory, Ecn,
-    FlowRecord, SubflowSpec, TcpConfig, World, endless,
+    self, AckPath, AlgorithmId, Algorithms, ConfigId, ConnId, ConnRecord, ConnSpec, Connections, Directory,
+    EcnMode, SubflowSpec, TcpConfig, World, endless,
 };
 use crate::time::{Span, Time};
 use crate::traffic::{App as Planning, Planned, Writer, plan_flows};
-use crate::transport::{
-    BuildContext, Ends, Part, RouteChange, Routed, Transport, at, job, sample_every, scheduler,
-};
+use crate::transport::{BuildContext, Ends, Part, RouteChange, Routed, Transport, at, job, sample_every};
 
 /// Connections of a route that a session without end may make, one after the other. A transfer makes one: thousands of them need room.
 const MAX_DIALS: usize = 8;
@@ -157,7 +154,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         let host = tcp::tcp_config(&ctx.scenario.host);
         let [framing, _] = tcp::framings(&host);
         let mut add = |ecn| world.add_config(TcpConfig { ecn, ..host.clone() }).map_err(SimError::Config);
-        let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
+        let configs = [add(EcnMode::Off)?, add(EcnMode::Classic)?];
         Ok(Self { ctx, world, configs, framing, algorithms: Algorithms::default() })
     }
 
@@ -165,8 +162,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         let scenario = self.ctx.scenario;
         let entry = &scenario.traffic[planned.traffic];
         let writer = self.writer(&planned)?;
-        let cc = entry.common.cc.as_ref().unwrap_or(&scenario.host.cc);
-        let (algorithm, cc) = self.algorithms.get(cc, self.ctx, &mut self.world)?;
+        let (algorithm, cc) = self.algorithms.of_entry(planned.traffic, self.ctx, &mut self.world);
         let route_pairs = self.ctx.route_pairs(&planned)?;
         let group = rtt_group(count, number, planned.traffic);
         let routes = route_pairs
@@ -175,7 +171,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             .collect::<Result<Vec<_>, _>>()?;
         let unloaded = self.ctx.fabric.unloaded(&route_pairs, self.framing, Lead::Handshake);
         let config = Config {
-            scheduler: scheduler(entry.common.scheduler.unwrap_or(scenario.host.scheduler)),
+            scheduler: entry.common.scheduler.unwrap_or(scenario.host.scheduler),
             max_carriers: routes.len(),
             ..Config::default()
         };
@@ -242,7 +238,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             app: Planning::Carrier,
             algorithm,
             config: self.configs[usize::from(common.ecn.or(scenario.host.ecn) == Some(true))],
-            scheduler: scheduler(scenario.host.scheduler),
+            scheduler: scenario.host.scheduler,
             ack_path: AckPath::Own,
             subflows: vec![SubflowSpec::new(forward, reverse)],
             multipath: false,
@@ -274,7 +270,7 @@ fn tables<'a, H: AsRef<Sessions>>(hosts: &[&'a H]) -> Vec<&'a Connections> {
 
 impl CarrierRoute {
     /// Records of its connections in both directions, from the client first.
-    fn records(&self, directory: &Directory, tcp: &[&Connections]) -> Vec<[FlowRecord; 2]> {
+    fn records(&self, directory: &Directory, tcp: &[&Connections]) -> Vec<[ConnRecord; 2]> {
         let both = |&conn: &ConnId| [directory.flow(conn, tcp), directory.flow(twin(conn), tcp)];
         self.dials.iter().map(both).collect()
     }

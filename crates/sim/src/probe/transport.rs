@@ -1,7 +1,7 @@
 //! The probes of a scenario: made, moved, observed.
 
 use super::{Echo, Prober, Probes, Record, Sending};
-use crate::build::{RoutePair, span};
+use crate::build::span;
 use crate::endpoint::MAX_INDEX;
 use crate::engine::Timer;
 use crate::error::{HostError, SimError, shard_of};
@@ -9,6 +9,7 @@ use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Sender, senders};
 use crate::transport::{BuildContext, Ends, RouteChange, Routed, Transport, at};
 use vmcc_metrics::observed::{self, Observed};
+use vmcc_network::RoutePair;
 use vmcc_scenario::model::{Probe, Traffic, TrafficKind};
 
 /// A pair of routes that is probed: shard and index of the client and of the responder.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use vmcc_cc::Params;
 use vmcc_metrics::observed::{self, Closed, Counters, Moment, Observed, Subflow};
 use vmcc_multipath::MIN_PATHS;
 use vmcc_network::{Framing, Lead, Unloaded};
-use vmcc_scenario::model::{AckPath as AckPathConfig, Coupling as CouplingConfig, Host, Protocol, Traffic};
-use vmcc_transport::{AckPath, Config, Coupling, PathClose};
+use vmcc_scenario::CongestionControl;
+use vmcc_scenario::model::{Host, Protocol, Traffic};
+use vmcc_transport::{Config, PathClose};
 
 use super::end::{App, End, Sample, Spec};
 use super::{HEADERS_BYTES, QuicEnds};
@@ -17,9 +19,7 @@ use crate::packet::RouteId;
 use crate::rtts::{RttGroups, rtt_group};
 use crate::time::{Span, Time};
 use crate::traffic::{App as Planning, Planned, Writer, plan_flows};
-use crate::transport::{
-    BuildContext, Ends, Part, RouteChange, Routed, Transport, at, job, sample_every, scheduler,
-};
+use crate::transport::{BuildContext, Ends, Part, RouteChange, Routed, Transport, at, job, sample_every};
 
 /// The least that every path of QUIC's carries (RFC 9000 section 14).
 const MIN_DATAGRAM_BYTES: u64 = 1200;
@@ -28,7 +28,7 @@ const MIN_DATAGRAM_BYTES: u64 = 1200;
 #[derive(Debug)]
 struct Flow {
     planned: Planned,
-    cc: String,
+    cc: Arc<str>,
     competing: bool,
     /// Shard and index of who sends, and of who reads.
     sends: (usize, usize),
@@ -82,9 +82,9 @@ fn flow(
     if sends.max(reads) >= MAX_INDEX as usize {
         return Err(refuse(HostError::Full));
     }
-    let cc = entry.common.cc.clone().unwrap_or_else(|| scenario.host.cc.clone());
+    let CongestionControl { name: cc, params } = &**ctx.case.congestion_control(planned.traffic);
     let route_pairs = ctx.route_pairs(&planned)?;
-    let config = Arc::new(config(ctx, entry, &cc, route_pairs.len())?);
+    let config = Arc::new(config(ctx, entry, (cc, params), route_pairs.len())?);
     let (mut routes, mut paths) = ((Vec::new(), Vec::new()), Vec::new());
     for pair in &route_pairs {
         routes.0.push(ctx.fabric.route(&pair.forward)?);
@@ -115,6 +115,7 @@ fn flow(
     let unloaded = ctx.fabric.unloaded(&route_pairs, framing, Lead::Handshake);
     let (competing, settled) = (entry.is_competing(), (0, vec![0; paths.len()]));
     let (sends, reads) = ((from, sends), (to, reads));
+    let cc = cc.clone();
     Ok(Flow { planned, cc, group, competing, sends, reads, paths, unloaded, settled, window_bytes: 0 })
 }
 
@@ -141,11 +142,12 @@ fn app(ctx: &BuildContext<'_>, planned: &Planned) -> Result<App, SimError> {
 fn config(
     ctx: &mut BuildContext<'_>,
     entry: &Traffic,
-    cc: &str,
+    (cc, params): (&str, &Params),
     max_paths: usize,
 ) -> Result<Config, SimError> {
     let (host, common) = (&ctx.scenario.host, &entry.common);
-    let (algorithm, params) = ctx.algorithm(cc)?;
+    let algorithm = params.algorithm();
+    ctx.warnings.extend(params.unheeded());
     if algorithm.info().paces {
         let warning = format!("{cc} over QUIC has no spacing: the transport paces by window and round trip");
         ctx.warnings.extend((!ctx.warnings.contains(&warning)).then_some(warning));
@@ -154,18 +156,11 @@ fn config(
     let ecn = common.ecn.or(host.ecn).unwrap_or(algorithm.info().needs_ecn);
     Ok(Config {
         algorithm,
-        params,
-        coupling: match common.coupling.or(host.coupling).unwrap_or_default() {
-            CouplingConfig::Separate => Coupling::Separate,
-            CouplingConfig::Combined => Coupling::Combined,
-        },
+        params: *params,
+        coupling: common.coupling.or(host.coupling).unwrap_or_default(),
         min_paths: host.min_paths.unwrap_or(MIN_PATHS),
-        scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
-        ack_path: match common.ack_path.unwrap_or(host.ack_path) {
-            AckPathConfig::Own => AckPath::Own,
-            AckPathConfig::Best => AckPath::Best,
-            AckPathConfig::Fixed => AckPath::Fixed(0),
-        },
+        scheduler: common.scheduler.unwrap_or(host.scheduler),
+        ack_path: common.ack_path.unwrap_or(host.ack_path),
         max_paths: max_paths as u32,
         max_ack_delay: span(host.delayed_ack),
         stream_window: host.receive_buffer.get(),
@@ -243,7 +238,7 @@ impl Flow {
             sender: self.planned.from,
             from: self.planned.from_name.clone(),
             to: self.planned.to_name.clone(),
-            cc: self.cc.as_str().into(),
+            cc: self.cc.clone(),
             job: job(&self.planned.app),
             start: at(self.planned.start),
             stop: at(self.planned.stop),

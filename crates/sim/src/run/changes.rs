@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use vmcc_network::RoutePair;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{DescheduleEvent, EventKind, First};
 
-use crate::build::{Fabric, RoutePair, loss, span};
+use crate::build::{Fabric, loss, span};
 use crate::engine::Engine;
 use crate::error::SimError;
 use crate::hosts::{Hosts, OffTimes, Periods, ResumeConfig};

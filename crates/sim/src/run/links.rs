@@ -27,11 +27,10 @@ pub(crate) struct Watched {
 impl Watched {
     pub(crate) fn new(setup: &Setup) -> Self {
         let network = &setup.fabric.network;
-        let ids = (0..network.links.len()).map(|link| vmcc_network::LinkId(link as u32));
         let mut tiers: BTreeMap<String, Vec<LinkId>> = BTreeMap::new();
-        for link in ids {
+        for link in (0..network.links.len() as u32).map(LinkId) {
             if let Some(tier) = network.tier(link) {
-                tiers.entry(tier).or_default().push(LinkId(link.0));
+                tiers.entry(tier).or_default().push(link);
             }
         }
         let few = network.links.len() <= MAX_SERIES_LINKS;

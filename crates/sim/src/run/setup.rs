@@ -44,6 +44,7 @@ impl Setup {
         let identities = Traffic::identities(&scenario.traffic);
         let mut warnings = Vec::new();
         let mut ctx = BuildContext {
+            case,
             scenario: &scenario,
             fabric: &mut fabric,
             streams: &streams,

@@ -1,9 +1,10 @@
 //! A scenario's events that change subflows.
 
+use vmcc_network::Path;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Event, EventKind};
 
-use crate::build::{NamedPath, span};
+use crate::build::span;
 use crate::engine::Engine;
 use crate::error::SimError;
 use crate::hosts::Hosts;
@@ -32,7 +33,7 @@ pub(crate) fn plan(scenario: &Scenario) -> Vec<Managed> {
 pub(super) fn check(
     all: &[Managed],
     transports: &[Box<dyn Transport<Hosts>>],
-    paths: &[NamedPath],
+    paths: &[Path],
 ) -> Result<(), SimError> {
     let applies = |managed: &Managed| transports.iter().any(|kind| kind.has_subflow(&managed.which, paths));
     match all.iter().find(|managed| !applies(managed)) {
@@ -45,7 +46,7 @@ pub(super) fn check(
 pub(super) fn apply(
     all: &[Managed],
     now: Time,
-    (transports, paths): (&[Box<dyn Transport<Hosts>>], &[NamedPath]),
+    (transports, paths): (&[Box<dyn Transport<Hosts>>], &[Path]),
     engine: &mut Engine<Hosts>,
 ) {
     let shards = engine.hosts().count();

@@ -7,9 +7,9 @@
 //! they do for an eighth of each round trip. What answers a handshake, a probe or a repeated segment takes the own route in any case:
 //! a return route that has died is not used for long, and costs its subflow one timeout.
 
-use super::config::AckPath;
 use crate::packet::RouteId;
 use crate::time::{Span, Time};
+use vmcc_multipath::AckPath;
 
 /// A route that nothing has been heard of for longer than this, beyond four round trips, is not taken for others' ACKs.
 const STALE_TIMEOUT: Span = Span::from_ms(200);

@@ -5,7 +5,7 @@
 use crate::packet::{LinkId, RouteId};
 use crate::time::{Span, Time};
 use crate::traffic::App;
-use vmcc_multipath::{MIN_PATHS, RtoLimits, Scheduler};
+use vmcc_multipath::{AckPath, MIN_PATHS, RtoLimits, Scheduler};
 
 /// Loss detection algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub enum LossDetection {
 
 /// ECN as negotiated for algorithms that do not ask for the accurate form themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Ecn {
+pub enum EcnMode {
     /// Not negotiated.
     #[default]
     Off,
@@ -96,7 +96,7 @@ pub struct TcpConfig {
     /// Window restart after an idle timeout (RFC 5681 section 4.1, Linux `tcp_slow_start_after_idle`).
     pub restart_after_idle: bool,
     /// ECN for algorithms that do not need the accurate form.
-    pub ecn: Ecn,
+    pub ecn: EcnMode,
     /// Receive buffer of the connections' far end.
     pub receive_buffer: ReceiveBuffer,
     /// Payload in 256 bytes of receive buffer (Linux `scaling_ratio`): 128, the kernel's own before it has seen a packet,
@@ -140,7 +140,7 @@ impl Default for TcpConfig {
             loss_detection: LossDetection::Rack,
             tlp: true,
             restart_after_idle: true,
-            ecn: Ecn::Off,
+            ecn: EcnMode::Off,
             receive_buffer: ReceiveBuffer::default(),
             scaling_ratio: 128,
             send_buffer_bytes: 4 << 20,
@@ -171,18 +171,6 @@ impl TcpConfig {
         let waits = (0..=self.syn_linear + self.syn_retries).map(|repeated| self.syn_wait(repeated));
         waits.fold(Span::ZERO, |sum, wait| sum + wait)
     }
-}
-
-/// Return route of a multipath connection's acknowledgments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum AckPath {
-    /// Each subflow's on its own, as in MPTCP.
-    #[default]
-    Own,
-    /// All on the one with the least round trip (mTCP).
-    Best,
-    /// All on the first subflow's.
-    Fixed,
 }
 
 /// One subflow's routes, there and back.

@@ -46,15 +46,14 @@ pub use crate::rtts::RttGroups;
 pub use crate::traffic::{App, Object};
 pub(crate) use carrier::Half;
 pub use config::{
-    AckPath, AlgorithmId, ConfigId, ConnId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec,
-    TcpConfig,
+    AlgorithmId, ConfigId, ConnId, ConnSpec, EcnMode, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
 pub use limits::LimitTimes;
-pub use record::{Closing, FlowRecord, ReceiverCounters, Response, Sample, SubflowCounters, SubflowRecord};
+pub use record::{Closing, ConnRecord, ReceiverCounters, Response, Sample, SubflowCounters, SubflowRecord};
 pub(crate) use scenario::{
     Algorithms, endless, framings, make, observed_sample, observed_subflow, tcp_config,
 };
 pub use shard::Connections;
 pub(crate) use timers::runs_in_softirq;
-pub use vmcc_multipath::Scheduler;
+pub use vmcc_multipath::{AckPath, Scheduler};
 pub use world::{Directory, World};

@@ -58,7 +58,7 @@ pub enum Closing {
 
 /// Record of one connection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FlowRecord {
+pub struct ConnRecord {
     /// Which connection.
     pub conn: ConnId,
     /// Time of the SYN.
@@ -84,7 +84,7 @@ pub struct FlowRecord {
     pub subflows: Vec<SubflowRecord>,
 }
 
-impl FlowRecord {
+impl ConnRecord {
     /// Retransmissions of all subflows.
     pub fn retransmits(&self) -> u64 {
         self.subflows.iter().map(|s| s.sender.retransmits).sum()

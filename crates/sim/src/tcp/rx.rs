@@ -17,7 +17,7 @@ mod subflow;
 pub(crate) use conn::{MessageAction, RxConn};
 pub(crate) use subflow::RxSubflow;
 
-use super::config::{Ecn, TcpConfig};
+use super::config::{EcnMode, TcpConfig};
 use super::reorder::Arrivals;
 use super::timers::Purpose;
 use super::tx::{TAG_HANDSHAKE, TAG_PROBE};
@@ -116,8 +116,8 @@ impl<W: Wire> Rx<'_, W> {
         // The sender's window has fallen, perhaps to one packet: it must not wait for a delayed ACK.
         let reduced = packet.has(Packet::CWR);
         match sub.ecn {
-            Ecn::Off => false,
-            Ecn::Classic => {
+            EcnMode::Off => false,
+            EcnMode::Classic => {
                 sub.echo_ce &= !reduced;
                 if ce && !sub.echo_ce || !packet.has(Packet::ECT) {
                     sub.quick = sub.quick.max(ECN_QUICK_ACKS);
@@ -125,7 +125,7 @@ impl<W: Wire> Rx<'_, W> {
                 sub.echo_ce |= ce;
                 reduced
             }
-            Ecn::Accurate => {
+            EcnMode::Accurate => {
                 if sub.ce == ce {
                     return reduced;
                 }
@@ -272,7 +272,7 @@ impl<W: Wire> Rx<'_, W> {
         if sub.echo_ce {
             flags |= Packet::ECE;
         }
-        if sub.ecn == Ecn::Accurate {
+        if sub.ecn == EcnMode::Accurate {
             flags |= Packet::ECT;
         }
         let ack = Packet {

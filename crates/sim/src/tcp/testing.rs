@@ -1,6 +1,6 @@
 //! A network of one pipe per route, for packet-level tests: each packet is delayed, or lost, as a script says.
 
-use super::config::{AckPath, ConnId, ConnSpec, SubflowSpec, TcpConfig};
+use super::config::{ConnId, ConnSpec, SubflowSpec, TcpConfig};
 use super::world::{Directory, World};
 use crate::endpoint::Wire;
 use crate::engine::{Timer, TimerId};
@@ -10,7 +10,7 @@ use crate::time::{Span, Time};
 use crate::traffic::App;
 use std::collections::BTreeMap;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_multipath::Scheduler;
+use vmcc_multipath::{AckPath, Scheduler};
 
 enum Event {
     Arrival(Packet, Sack),
@@ -233,7 +233,7 @@ impl Lab {
         self.run_until(Time::ZERO + Span::from_ms(ms));
     }
 
-    pub(crate) fn flow(&self) -> super::record::FlowRecord {
+    pub(crate) fn flow(&self) -> super::record::ConnRecord {
         self.directory.flow(self.conn, &[&self.hosts])
     }
 

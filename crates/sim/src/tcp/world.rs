@@ -5,7 +5,7 @@ use super::config::{AlgorithmId, ConfigId, ConnId, ConnSpec, ReceiveBuffer, Subf
 use super::conn::Conn;
 use super::limits::LimitTimes;
 use super::pool::SharedRoutes;
-use super::record::{FlowRecord, SubflowRecord};
+use super::record::{ConnRecord, SubflowRecord};
 use super::rx::{MessageAction, RxConn, RxSubflow};
 use super::shard::Connections;
 use super::subflow::{History, Status, Subflow};
@@ -404,7 +404,7 @@ impl Directory {
     ///
     /// # Panics
     /// If `id` or `hosts` come from another world.
-    pub fn flow(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> FlowRecord {
+    pub fn flow(&self, id: ConnId, hosts: &[&impl AsRef<Connections>]) -> ConnRecord {
         let place = self.places[id.0 as usize];
         let tx = hosts[usize::from(place.tx_shard)].as_ref();
         let rx = hosts[usize::from(place.rx_shard)].as_ref();
@@ -412,7 +412,7 @@ impl Directory {
         let rx_conn = &rx.rx_conns[place.rx as usize];
         let subs = &tx.subs[conn.first as usize..][..usize::from(conn.count)];
         let rx_subs = &rx.rx_subs[rx_conn.first as usize..][..usize::from(conn.count)];
-        FlowRecord {
+        ConnRecord {
             conn: id,
             start: conn.start,
             established: conn.established_at,

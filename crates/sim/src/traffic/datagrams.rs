@@ -1,11 +1,12 @@
 //! Datagram senders: on-off patterns, and the random congestion generator.
 
+use vmcc_network::RoutePair;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{CongestionGenerator, OnOffUdp, Traffic, TrafficKind};
 
 use super::MAX_FLOWS;
 use super::pairs::{Sender, senders};
-use crate::build::{Fabric, RoutePair, span};
+use crate::build::{Fabric, span};
 use crate::error::SimError;
 use crate::packet::RouteId;
 use crate::rng::{Stream, Streams, exponential_span, uniform};
@@ -109,7 +110,8 @@ impl Plan<'_> {
         for (interface, route_pair) in route_pairs.iter().take(used).enumerate() {
             let spec = self.spec(fabric, *to, route_pair)?;
             // By name, so that a path more leaves the others' draws alone.
-            let own = route_pair.path.clone().unwrap_or_else(|| interface.to_string());
+            let own = fabric.path_of(route_pair).map(|path| fabric.paths[path].name.clone());
+            let own = own.unwrap_or_else(|| interface.to_string());
             match &self.entry.kind {
                 TrafficKind::OnOffUdp(k) => {
                     let mut stream = self.streams.stream(&format!("{base}/{own}/periods"));

@@ -5,11 +5,11 @@
 use vmcc_cc::{Algorithm, Params};
 use vmcc_sim::engine::{Engine, Partition};
 use vmcc_sim::hosts::Hosts;
-use vmcc_sim::net::{Limit, LinkSpec, LossSpec, NetSpec, NodeId, QueueSpec, RedSpec, Threshold};
+use vmcc_sim::net::{LimitSpec, LinkSpec, LossSpec, NetSpec, NodeId, QueueSpec, RedSpec, ThresholdSpec};
 use vmcc_sim::packet::LinkId;
 use vmcc_sim::rng::Streams;
 use vmcc_sim::tcp::{
-    AckPath, App, ConnId, ConnSpec, Directory, FlowRecord, ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig,
+    AckPath, App, ConnId, ConnRecord, ConnSpec, Directory, ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig,
     World,
 };
 use vmcc_sim::time::{Span, Time};
@@ -114,13 +114,13 @@ impl Run {
         Run { engine, directory, forward, flows: flows.len() }
     }
 
-    fn records(&self) -> Vec<FlowRecord> {
+    fn records(&self) -> Vec<ConnRecord> {
         let hosts: Vec<&Hosts> = self.engine.hosts().collect();
         (0..self.flows).map(|i| self.directory.flow(ConnId(i as u32), &hosts)).collect()
     }
 
     /// Records at `warmup_ms` and at `end_ms`.
-    fn measure(&mut self, warmup_ms: u64, end_ms: u64) -> (Vec<FlowRecord>, Vec<FlowRecord>) {
+    fn measure(&mut self, warmup_ms: u64, end_ms: u64) -> (Vec<ConnRecord>, Vec<ConnRecord>) {
         self.engine.run_until(Time::ZERO + Span::from_ms(warmup_ms));
         self.engine.take_samples();
         let before = self.records();
@@ -131,7 +131,7 @@ impl Run {
     /// Goodput of each flow between the two instants, in bits per second.
     fn goodputs(&mut self, warmup_ms: u64, end_ms: u64) -> Vec<f64> {
         let (before, after) = self.measure(warmup_ms, end_ms);
-        let bits = |(a, b): (&FlowRecord, &FlowRecord)| (b.delivered_bytes - a.delivered_bytes) as f64 * 8.0;
+        let bits = |(a, b): (&ConnRecord, &ConnRecord)| (b.delivered_bytes - a.delivered_bytes) as f64 * 8.0;
         let seconds = (end_ms - warmup_ms) as f64 / 1e3;
         before.iter().zip(&after).map(|pair| bits(pair) / seconds).collect()
     }
@@ -148,8 +148,8 @@ fn config() -> TcpConfig {
 
 fn link(from: NodeId, to: NodeId, path: &Path) -> LinkSpec {
     let queue = QueueSpec::Fifo {
-        limit: Limit::Bytes(path.queue_pkt * 1500),
-        mark: path.mark_pkt.map(|pkt| Threshold::Bytes(pkt * 1500)),
+        limit: LimitSpec::Bytes(path.queue_pkt * 1500),
+        mark: path.mark_pkt.map(|pkt| ThresholdSpec::Bytes(pkt * 1500)),
     };
     let queue = if path.red { red(path.queue_pkt) } else { queue };
     let mut link = LinkSpec::new(from, to, path.rate_bps, path.one_way, queue);
@@ -160,7 +160,7 @@ fn link(from: NodeId, to: NodeId, path: &Path) -> LinkSpec {
 /// Drops at random as the queue grows: every packet meets the same probability, as fluid models assume.
 fn red(queue_pkt: u64) -> QueueSpec {
     QueueSpec::Red(RedSpec {
-        limit: Limit::Bytes(queue_pkt * 1500),
+        limit: LimitSpec::Bytes(queue_pkt * 1500),
         min_bytes: queue_pkt * 1500 / 10,
         max_bytes: queue_pkt * 1500 * 9 / 10,
         max_probability: 0.02,
@@ -447,8 +447,8 @@ fn dctcp_marks_and_queue_follow_the_fluid_model() {
     assert!(mean > k as f64 - 2.0 * swing && mean < (k + 2 * n as u64) as f64, "mean queue {mean:.1}");
     assert_eq!(empty, 0, "the link is never idle");
     assert_eq!(
-        after.iter().map(FlowRecord::retransmits).sum::<u64>(),
-        before.iter().map(FlowRecord::retransmits).sum::<u64>()
+        after.iter().map(ConnRecord::retransmits).sum::<u64>(),
+        before.iter().map(ConnRecord::retransmits).sum::<u64>()
     );
 }
 
@@ -467,7 +467,7 @@ fn xmp_share_follows_its_marked_rounds() {
         let (before, after) = run.measure(2_000, 8_000);
         let law = |flow: usize| {
             let counted =
-                |counter: fn(&FlowRecord) -> u64| (counter(&after[flow]) - counter(&before[flow])) as f64;
+                |counter: fn(&ConnRecord) -> u64| (counter(&after[flow]) - counter(&before[flow])) as f64;
             let packets = counted(|r| r.subflows.iter().map(|s| s.receiver.packets).sum());
             let cuts = counted(|r| r.subflows.iter().map(|s| u64::from(s.sender.ecn_cuts)).sum());
             let srtt_8us: u64 = after[flow].subflows.iter().map(|s| u64::from(s.srtt_8us)).sum();

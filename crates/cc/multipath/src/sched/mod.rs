@@ -9,41 +9,26 @@ mod tests;
 
 use crate::{PathView, Paths};
 use estimate::{BlestState, blest_waits, ecf_waits};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Which path carries the next segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// Scheduler of a multipath sender: the subflow of the next segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
-    /// Smallest smoothed RTT among paths with room.
+    /// The subflow with the lowest smoothed RTT that has room in its window.
     #[default]
     LowestRtt,
-    /// Each in turn, so that all carry as much.
-    RoundRobin {
-        /// Skip paths without room; otherwise wait for them.
-        cwnd_limited: bool,
-    },
-    /// Every segment on every path.
+    /// Each subflow in turn.
+    RoundRobin,
+    /// Every segment on every subflow.
     Redundant,
-    /// Blocking estimation: leaves the slow path idle if it would block the receive window.
+    /// Blocking estimation: waits for the fast subflow if a slow one would block the window.
     Blest,
     /// Earliest completion first.
     Ecf,
-    /// Smallest ratio of packets in flight to window (mTCP).
-    MinPipe,
-}
-
-impl Scheduler {
-    /// The one that scenarios call so.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "lowest-rtt" => Self::LowestRtt,
-            "round-robin" => Self::RoundRobin { cwnd_limited: true },
-            "redundant" => Self::Redundant,
-            "blest" => Self::Blest,
-            "ecf" => Self::Ecf,
-            "pipe-cwnd" => Self::MinPipe,
-            _ => return None,
-        })
-    }
+    /// The subflow with the smallest share of its window in flight (mTCP).
+    PipeCwnd,
 }
 
 /// State of the stream that the estimating schedulers need.
@@ -66,6 +51,8 @@ pub struct Selector {
     pub scheduler: Scheduler,
     /// The only path that may carry new data (suppression).
     pub only: Option<u8>,
+    /// Round robin waits for a path without room, instead of passing its turn to the next.
+    pub strict_turns: bool,
     /// Established regular paths that answer and are not in loss state.
     healthy: Paths,
     /// Those of them that may have room: a bit may be set in vain, never missing.
@@ -144,8 +131,8 @@ impl Selector {
         let among = candidates(paths, self.only);
         match self.scheduler {
             Scheduler::LowestRtt | Scheduler::Redundant => lowest_rtt(paths, among, carriers),
-            Scheduler::MinPipe => min_pipe(paths, among),
-            Scheduler::RoundRobin { cwnd_limited } => self.round_robin(paths, among, cwnd_limited),
+            Scheduler::PipeCwnd => pipe_cwnd(paths, among),
+            Scheduler::RoundRobin => self.round_robin(paths, among),
             Scheduler::Blest | Scheduler::Ecf => {
                 let best = lowest_rtt(paths, among, carriers)?;
                 let fastest = fastest(among, |i| paths[i].srtt_8us())?;
@@ -157,8 +144,8 @@ impl Selector {
 
     /// Start-time fair queueing of equal paths: the one whose turn comes first, of several the first. Turns that passed while a path
     /// had no room are lost, so that it does not catch up later.
-    fn round_robin<P: PathView>(&mut self, paths: &[P], among: Paths, cwnd_limited: bool) -> Option<usize> {
-        let eligible = among.filter(|i| !cwnd_limited || paths[i].room_pkt() > 0);
+    fn round_robin<P: PathView>(&mut self, paths: &[P], among: Paths) -> Option<usize> {
+        let eligible = among.filter(|i| self.strict_turns || paths[i].room_pkt() > 0);
         let turn = |i: usize| paths[i].next_turn().max(self.round);
         let chosen = eligible.into_iter().min_by_key(|&i| turn(i))?;
         self.round = turn(chosen);
@@ -213,7 +200,7 @@ fn fastest(paths: Paths, srtt_8us: impl Fn(usize) -> u32) -> Option<usize> {
     paths.into_iter().map(key).min().map(|key| (key & 0xff) as usize)
 }
 
-fn min_pipe<P: PathView>(paths: &[P], among: Paths) -> Option<usize> {
+fn pipe_cwnd<P: PathView>(paths: &[P], among: Paths) -> Option<usize> {
     among.filter(|i| paths[i].room_pkt() > 0).into_iter().min_by(|&a, &b| {
         let (x, y) = (&paths[a], &paths[b]);
         let left = u64::from(x.in_flight_pkt()) * u64::from(y.cwnd_pkt());

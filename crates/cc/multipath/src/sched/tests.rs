@@ -126,32 +126,31 @@ fn choices(selector: &mut Selector, paths: &mut [Plain], sizes: &[u64]) -> Vec<O
     sizes.iter().map(one).collect()
 }
 
-fn round_robin(cwnd_limited: bool) -> Selector {
-    Selector::new(Scheduler::RoundRobin { cwnd_limited })
+fn round_robin(strict_turns: bool) -> Selector {
+    Selector { strict_turns, ..Selector::new(Scheduler::RoundRobin) }
 }
 
 #[test]
 fn round_robin_alternates_between_paths_with_room() {
     let full = Plain { in_flight_pkt: 10, ..idle(90) };
-    let choose = |limited, other: &Plain| {
-        choices(&mut round_robin(limited), &mut [idle(10), other.clone()], &[1000; 5])
-    };
-    assert_eq!(choose(true, &idle(90)), [0, 1, 0, 1, 0].map(Some));
-    assert_eq!(choose(true, &full), [Some(0); 5]);
-    assert_eq!(choose(false, &full), [Some(0), None, None, None, None], "it waits");
+    let choose =
+        |strict, other: &Plain| choices(&mut round_robin(strict), &mut [idle(10), other.clone()], &[1000; 5]);
+    assert_eq!(choose(false, &idle(90)), [0, 1, 0, 1, 0].map(Some));
+    assert_eq!(choose(false, &full), [Some(0); 5]);
+    assert_eq!(choose(true, &full), [Some(0), None, None, None, None], "it waits");
 }
 
 #[test]
 fn round_robin_deals_bytes_not_segments() {
     // A segment of 16 kB is worth many of 20 bytes.
     let sizes = [16_000, 20, 16_000, 20, 20, 16_000];
-    let chosen = choices(&mut round_robin(true), &mut [idle(10), idle(10)], &sizes);
+    let chosen = choices(&mut round_robin(false), &mut [idle(10), idle(10)], &sizes);
     assert_eq!(chosen, [0, 1, 1, 0, 0, 1].map(Some));
 }
 
 #[test]
 fn round_robin_path_without_room_does_not_catch_up() {
-    let (mut selector, full) = (round_robin(true), Plain { in_flight_pkt: 10, ..idle(10) });
+    let (mut selector, full) = (round_robin(false), Plain { in_flight_pkt: 10, ..idle(10) });
     let mut paths = [idle(10), full];
     assert_eq!(choices(&mut selector, &mut paths, &[1000; 100]), [Some(0); 100]);
     paths[1].in_flight_pkt = 0;
@@ -159,9 +158,9 @@ fn round_robin_path_without_room_does_not_catch_up() {
 }
 
 #[test]
-fn min_pipe_balances_in_flight_over_window() {
+fn pipe_cwnd_balances_in_flight_over_window() {
     let path = |in_flight_pkt, cwnd_pkt| Plain { in_flight_pkt, cwnd_pkt, ..idle(10) };
-    let least = |paths: &[Plain]| select(&mut Selector::new(Scheduler::MinPipe), paths, Paths::NONE);
+    let least = |paths: &[Plain]| select(&mut Selector::new(Scheduler::PipeCwnd), paths, Paths::NONE);
     assert_eq!(least(&[path(5, 10), path(30, 100)]), Some(1), "half against three tenths");
     assert_eq!(least(&[path(2, 10), path(30, 100)]), Some(0));
     assert_eq!(least(&[Plain { srtt_8us: 800, ..path(1, 2) }, path(2, 4)]), Some(1), "equal: the faster");

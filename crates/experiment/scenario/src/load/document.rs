@@ -14,7 +14,6 @@ use crate::claim::Claim;
 use crate::error::ScenarioError;
 use crate::model::{ClaimSpec, Scenario};
 use crate::plan::{Overrides, Plan, ResolvedCase, Scale};
-use crate::validate;
 use vmcc_config::ReadError;
 use vmcc_config::{BadValue, decode};
 use vmcc_config::{Diagnostic, did_you_mean};
@@ -272,17 +271,14 @@ impl Resolver<'_> {
                 }
             }
             let scenario = self.typed(tree, &touched)?;
-            Ok(ResolvedCase { index, set, scenario })
+            ResolvedCase::new(index, set, scenario).map_err(|bad| self.locate(bad, &touched))
         };
         sweep::combinations(axes).into_iter().enumerate().map(resolve).collect()
     }
 
     fn typed(&self, mut tree: Map<String, Value>, touched: &Touched) -> Outcome<Scenario> {
         beside::expand(&mut tree, self.folder).map_err(|bad| self.locate(bad, touched))?;
-        let scenario: Scenario =
-            decode(Value::Object(tree)).map_err(|bad| self.locate(with_file_keys(bad), touched))?;
-        validate::check(&scenario).map_err(|bad| self.locate(bad, touched))?;
-        Ok(scenario)
+        decode(Value::Object(tree)).map_err(|bad| self.locate(with_file_keys(bad), touched))
     }
 
     /// Blames the override that set the value, or else the place in the file.

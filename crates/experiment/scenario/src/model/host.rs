@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vmcc_cc::{Algorithm, ParamError, Params};
+use vmcc_cc::ParamValue;
+use vmcc_multipath::{AckPath, Coupling, Scheduler};
 use vmcc_units::{Bytes, Nanos, Packets};
 
 use super::one_or_many::OneOrMany;
@@ -25,48 +26,6 @@ pub enum Protocol {
     Plmt,
 }
 
-/// Scheduler of a multipath sender: the subflow of the next segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheduler {
-    /// The subflow with the lowest smoothed RTT that has room in its window.
-    LowestRtt,
-    /// Each subflow in turn.
-    RoundRobin,
-    /// Every segment on every subflow.
-    Redundant,
-    /// Blocking estimation: waits for the fast subflow if a slow one would block the window.
-    Blest,
-    /// Earliest completion first.
-    Ecf,
-    /// The subflow with the smallest share of its window in flight (mTCP).
-    PipeCwnd,
-}
-
-/// Path of the acknowledgments of a multipath connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AckPath {
-    /// Each subflow's on its own path, as MPTCP's.
-    Own,
-    /// All on the path with the lowest RTT, as the receiver measures it (mTCP).
-    Best,
-    /// All on the first subflow's path.
-    Fixed,
-}
-
-/// Congestion windows of a QUIC connection: one per path, or one for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Coupling {
-    /// Each has one, which the algorithm may couple with the others (mTCP's "separate").
-    #[default]
-    Separate,
-    /// One window for all of them, which a loss on any reduces (mTCP's "combined"); the algorithm has one path then, and a detector
-    /// of shared bottlenecks nothing to compare.
-    Combined,
-}
-
 /// The value of an algorithm's parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or one of the parameter's words")]
@@ -75,6 +34,15 @@ pub enum Param {
     Number(f64),
     /// A word of a choice.
     Word(String),
+}
+
+impl<'a> From<&'a Param> for ParamValue<'a> {
+    fn from(param: &'a Param) -> Self {
+        match param {
+            Param::Number(number) => Self::Number(*number),
+            Param::Word(word) => Self::Text(word),
+        }
+    }
 }
 
 /// Settings of every host.
@@ -149,24 +117,6 @@ impl Host {
     /// The names of [`Host::machines`].
     pub fn machine_names(&self) -> &[String] {
         self.machines.as_ref().map_or(&[], |names| &names.0)
-    }
-
-    /// `algorithm` with the values that [`Host::params`] has under either of its names.
-    ///
-    /// # Errors
-    /// A parameter is unknown or out of range; its key comes with the cause.
-    pub fn params_of(&self, algorithm: Algorithm) -> Result<Params, (String, ParamError)> {
-        let mut params = Params::defaults(algorithm);
-        for own in [algorithm.info().kernel_name, algorithm.name()] {
-            for (name, value) in self.params.get(own).into_iter().flatten() {
-                let set = match value {
-                    Param::Number(number) => params.set(name, *number),
-                    Param::Word(word) => params.set(name, word.as_str()),
-                };
-                set.map_err(|error| (format!("host.params.{own}.{name}"), error))?;
-            }
-        }
-        Ok(params)
     }
 }
 

@@ -10,7 +10,7 @@ pub use event::{
     DelayEvent, DescheduleEvent, Event, EventKind, First, LinkEvent, LossEvent, RateEvent, RemapEvent,
     SubflowEvent, ThrottleEvent,
 };
-pub use host::{AckPath, Coupling, Host, Param, Protocol, Scheduler};
+pub use host::{Host, Param, Protocol};
 pub use one_or_many::OneOrMany;
 pub use traffic::{
     Bulk, Common, CongestionGenerator, FileProgram, FlowList, Incast, ListedFlow, ObjectProgram, OnOffUdp,
@@ -18,6 +18,7 @@ pub use traffic::{
     TrafficKind,
 };
 
+pub use vmcc_multipath::{AckPath, Coupling, Scheduler};
 pub use vmcc_network::{
     Discipline, Dumbbell, FatTree, Graph, GraphLink, LambdaRule, LinkSettings, Loss, Marking, ParallelPaths,
     PathSpec, Paths, Queue, RedRule, Reverse, Route, Routing, Share, ThresholdRule, Topology, TwoPod,

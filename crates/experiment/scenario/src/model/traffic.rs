@@ -7,9 +7,10 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
+use vmcc_multipath::{AckPath, Coupling, Scheduler};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
-use super::host::{AckPath, Coupling, Host, Protocol, Scheduler};
+use super::host::{Host, Protocol};
 use super::one_or_many::OneOrMany;
 use crate::sizes::{Named, Sizes};
 use vmcc_config::tagged;

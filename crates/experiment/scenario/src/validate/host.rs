@@ -1,14 +1,16 @@
 //! Settings of hosts.
 
-use vmcc_cc::Algorithm;
 use vmcc_units::{Bytes, Nanos};
 
-use super::{Check, fault, require};
+use super::congestion_control::{algorithm, params};
+use super::{Check, require};
 use crate::model::{Host, Protocol};
 
 pub(super) fn check(host: &Host) -> Check {
     algorithm(&host.cc, "host.cc")?;
-    params(host)?;
+    for name in host.params.keys() {
+        params(host, algorithm(name, &format!("host.params.{name}"))?)?;
+    }
     subflows(host.subflows, host.protocol, "host.subflows")?;
     let most = vmcc_cc::MAX_PATHS as u32;
     let valid = host.min_paths.is_none_or(|least| (1..=most).contains(&least));
@@ -45,20 +47,6 @@ pub(super) fn check(host: &Host) -> Check {
     let delayed = host.delayed_ack <= Nanos::from_millis(500);
     require(delayed, "host.delayed_ack", "an ACK may be delayed by at most 500ms")?;
     require(host.join_delay <= Nanos::from_secs(3600), "host.join_delay", "at most one hour")
-}
-
-/// Checks that the registry has the algorithm.
-pub(super) fn algorithm(name: &str, path: &str) -> Check {
-    Algorithm::by_name(name).map(|_| ()).map_err(|error| fault(path, error.to_string()))
-}
-
-fn params(host: &Host) -> Check {
-    for name in host.params.keys() {
-        let found = Algorithm::by_name(name);
-        let found = found.map_err(|error| fault(format!("host.params.{name}"), error.to_string()))?;
-        host.params_of(found).map_err(|(key, error)| fault(key, error.to_string()))?;
-    }
-    Ok(())
 }
 
 /// The number of subflows, which plain TCP does not have.

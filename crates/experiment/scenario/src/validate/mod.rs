@@ -1,12 +1,16 @@
 //! Checks that types cannot express: impossible networks, contradictory settings, quantities that overflow.
 
+mod congestion_control;
 mod host;
 mod traffic;
+
+use std::sync::Arc;
 
 use vmcc_network::check;
 use vmcc_units::Nanos;
 
 use crate::model::{DescheduleEvent, EventKind, Scenario, SubflowEvent, ThrottleEvent, Topology, Traffic};
+pub use congestion_control::CongestionControl;
 use vmcc_config::BadValue;
 
 /// The longest run; keeps every time within 64 bits of picoseconds.
@@ -29,14 +33,15 @@ fn require(holds: bool, path: &str, message: &str) -> Check {
     if holds { Ok(()) } else { Err(fault(path, message)) }
 }
 
-/// Checks a whole scenario.
-pub(crate) fn check(scenario: &Scenario) -> Check {
+/// Checks a whole scenario. Returns the congestion control of each entry of traffic.
+pub(crate) fn check(scenario: &Scenario) -> Result<Vec<Arc<CongestionControl>>, BadValue> {
     run(scenario)?;
     host::check(&scenario.host)?;
     scenario.topology.as_kind().check(scenario.host.mtu)?;
     machines(scenario)?;
-    traffic::check(scenario)?;
-    events(scenario)
+    let congestion_controls = traffic::check(scenario)?;
+    events(scenario)?;
+    Ok(congestion_controls)
 }
 
 fn run(scenario: &Scenario) -> Check {

@@ -1,23 +1,27 @@
 //! Traffic that cannot be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use vmcc_network::check;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
-use super::host::{algorithm, subflows};
+use super::congestion_control::CongestionControl;
+use super::host::subflows;
 use super::{Check, fault, fault_with, require};
 use crate::model::matching;
 use crate::model::{
     Common, Coupling, Discipline, FlowList, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist,
     SizePoint, Topology, Traffic, TrafficKind,
 };
-use vmcc_config::did_you_mean;
+use vmcc_config::{BadValue, did_you_mean};
 
 /// The most connections of one entry.
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
-pub(super) fn check(scenario: &Scenario) -> Check {
+pub(super) fn check(scenario: &Scenario) -> Result<Vec<Arc<CongestionControl>>, BadValue> {
+    let of_hosts = CongestionControl::resolve(&scenario.host, &scenario.host.cc, "host.cc")?;
+    let mut congestion_controls = Vec::with_capacity(scenario.traffic.len());
     require(!scenario.traffic.is_empty(), "traffic", "a scenario needs at least one [[traffic]]")?;
     let paths = scenario.topology.paths();
     let mut labels = BTreeSet::new();
@@ -34,10 +38,12 @@ pub(super) fn check(scenario: &Scenario) -> Check {
             format!("a path is called `{label}`, and their series would mix; give the entry another `name`");
         require(!paths.contains(&label), &format!("{path}.name"), &of_path)?;
         require(labels.insert(label), &format!("{path}.name"), "another entry has this name")?;
-        common(scenario, entry, &path)?;
+        let own = common(scenario, entry, &path)?;
         kind(scenario, entry, &path)?;
+        congestion_controls.push(own.unwrap_or_else(|| of_hosts.clone()));
     }
-    one_window(scenario)
+    one_window(scenario)?;
+    Ok(congestion_controls)
 }
 
 /// Nobody is to take windows for combined that are not.
@@ -51,7 +57,12 @@ fn one_window(scenario: &Scenario) -> Check {
     )
 }
 
-fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
+/// Checks what entries of all kinds have. Returns the congestion control of an entry that names one.
+fn common(
+    scenario: &Scenario,
+    entry: &Traffic,
+    path: &str,
+) -> Result<Option<Arc<CongestionControl>>, BadValue> {
     let c = &entry.common;
     require(c.start < scenario.duration, &format!("{path}.start"), "the run ends before this starts")?;
     let ordered = c.stop.is_none_or(|stop| stop > c.start);
@@ -81,7 +92,7 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
                 "datagrams have no congestion control, no ECN and no subflows",
             )?;
         }
-        return Ok(());
+        return Ok(None);
     }
     if matches!(entry.kind, TrafficKind::Probe(_)) {
         let settings = [
@@ -96,21 +107,21 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             let message = "probes have no congestion control and no subflows: they are sent on each path";
             require(!given, &format!("{path}.{key}"), message)?;
         }
-        return Ok(());
+        return Ok(None);
     }
     if let Some(rate) = c.read_rate {
         read_rate(rate, &entry.kind, &format!("{path}.read_rate"))?;
     }
-    if let Some(name) = &c.cc {
-        algorithm(name, &format!("{path}.cc"))?;
-    }
+    let resolve = |name: &String| CongestionControl::resolve(&scenario.host, name, &format!("{path}.cc"));
+    let own = c.cc.as_ref().map(resolve).transpose()?;
     let quic = entry.protocol(&scenario.host) == Protocol::Quic;
     require(
         c.coupling.is_none() || quic,
         &format!("{path}.coupling"),
         "only the paths of QUIC connections can have one window; leave the key out, or give the entry protocol = \"quic\"",
     )?;
-    subflows(c.subflows, entry.protocol(&scenario.host), &format!("{path}.subflows"))
+    subflows(c.subflows, entry.protocol(&scenario.host), &format!("{path}.subflows"))?;
+    Ok(own)
 }
 
 fn read_rate(rate: BitsPerSec, kind: &TrafficKind, path: &str) -> Check {

@@ -2,9 +2,8 @@
 
 use indexmap::IndexMap;
 use serde_json::json;
-use vmcc_cc::Algorithm;
 use vmcc_scenario::model::{Marking, SizeDist, Topology, TrafficKind};
-use vmcc_scenario::{CaseFigures, Claim, Document, Overrides, Scale};
+use vmcc_scenario::{CaseFigures, Claim, Document, Overrides, ResolvedCase, Scale};
 
 const EXAMPLE: &str = r#"
 title = "Long flows: throughput, fairness, RTT, retransmissions"
@@ -62,8 +61,35 @@ fn params_under_the_kernel_name_are_applied() {
     let text = EXAMPLE.replace("[topology]", "[host.params]\nmp_vmcc.theta = 5\nvmcc.g = 0.25\n[topology]");
     let document = Document::parse("params.toml", &text).unwrap();
     let plan = document.plan(&Overrides::default()).unwrap();
-    let params = plan.cases[0].scenario.host.params_of(Algorithm::by_name("vmcc").unwrap()).unwrap();
+    let params = plan.cases[0].congestion_control(0).params;
     assert_eq!((params.get("theta"), params.get("g")), (Some(5.0), Some(0.25)));
+}
+
+#[test]
+fn entries_without_a_congestion_control_have_that_of_hosts() {
+    let text = EXAMPLE.replace("[topology]", "[host.params]\nolia.unknown = 1\n[topology]");
+    let error =
+        Document::parse("t", &text).and_then(|d| d.plan(&Overrides::default())).unwrap_err().to_string();
+    assert!(error.contains("olia has no parameter `unknown`"), "{error}");
+    let text = EXAMPLE.replace(
+        "[sweep]\ncc = [\"lia\", \"olia\", \"vmcc\"]",
+        "[[traffic]]\nname = 'other'\nkind = 'bulk'\ncc = 'mp_vmcc'",
+    );
+    let text = text.split("[[claim]]").next().unwrap();
+    let plan = Document::parse("t", text).and_then(|d| d.plan(&Overrides::default())).unwrap();
+    let chosen = [0, 1].map(|entry| plan.cases[0].congestion_control(entry));
+    let names = chosen.map(|chosen| (&*chosen.name, chosen.params.algorithm().name()));
+    assert_eq!(names, [("reno", "reno"), ("mp_vmcc", "vmcc")], "named as the scenario does");
+}
+
+#[test]
+fn case_from_json_with_an_unknown_algorithm_is_refused() {
+    let plan = Document::parse("fig9", EXAMPLE).and_then(|d| d.plan(&Overrides::default())).unwrap();
+    let mut json = serde_json::to_value(&plan.cases[2]).unwrap();
+    assert_eq!(serde_json::from_value::<ResolvedCase>(json.clone()).unwrap(), plan.cases[2]);
+    json["scenario"]["host"]["cc"] = "vmc".into();
+    let error = serde_json::from_value::<ResolvedCase>(json).unwrap_err().to_string();
+    assert_eq!(error, "host.cc: no congestion-control algorithm `vmc`; did you mean vmcc?");
 }
 
 #[test]
@@ -239,7 +265,7 @@ fn every_built_in_scenario_is_valid_at_both_scales() {
             kinds.insert(case.scenario.topology.kind());
             kinds.extend(case.scenario.traffic.iter().map(|t| t.kind.name()));
             let json = serde_json::to_string(case).unwrap();
-            let back: vmcc_scenario::ResolvedCase = serde_json::from_str(&json).unwrap();
+            let back: ResolvedCase = serde_json::from_str(&json).unwrap();
             assert_eq!(&back, case, "{name} does not survive JSON");
         }
     }

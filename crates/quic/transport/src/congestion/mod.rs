@@ -9,5 +9,4 @@ mod window;
 mod windows;
 
 pub(crate) use window::{Acked, Advice, CcContext, Window};
-pub use windows::Coupling;
 pub(crate) use windows::Windows;

@@ -14,17 +14,8 @@
 
 use super::window::{Acked, Advice, CcContext, Controller, Window};
 use vmcc_cc::{Algorithm, Params};
+use vmcc_multipath::Coupling;
 use vmcc_units::time::{Span, Time};
-
-/// Congestion windows: one per path, or one for all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Coupling {
-    /// Each has one; what one may know of the others is the algorithm's.
-    #[default]
-    Separate,
-    /// One window for all of them, which a loss on any reduces (mTCP's "combined"). Algorithms run in their single-path form.
-    Combined,
-}
 
 /// The windows of a connection, and what each path has of them.
 #[derive(Clone, Debug)]

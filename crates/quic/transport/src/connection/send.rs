@@ -3,11 +3,12 @@
 use super::content::put_crypto;
 use super::packet::Transmit;
 use super::state::Connection;
-use crate::paths::{MAX_PATHS, PathResponse, Route, SchedulerView, mtu};
+use crate::paths::{PathResponse, Route, SchedulerView, mtu};
 use crate::recovery::sent::{Control, Sent};
 use crate::recovery::space::SpaceId;
 use crate::wire::frame::{self, ty};
 use arrayvec::ArrayVec;
+use vmcc_cc::MAX_PATHS;
 use vmcc_multipath::{Demand, Paths};
 use vmcc_units::time::Time;
 

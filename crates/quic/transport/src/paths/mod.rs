@@ -20,6 +20,5 @@ mod validation;
 
 pub(crate) use path::{Path, PathResponse, PathState, SchedulerView};
 pub use route::Route;
-pub use set::AckPath;
-pub(crate) use set::{MAX_PATHS, PathSet};
+pub(crate) use set::PathSet;
 pub(crate) use validation::AMPLIFICATION;

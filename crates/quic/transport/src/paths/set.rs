@@ -10,22 +10,9 @@ use crate::recovery::sent::SentPacket;
 use crate::wire::ranges::Ranges;
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut, Range};
+use vmcc_cc::MAX_PATHS;
+use vmcc_multipath::AckPath;
 use vmcc_units::time::{Span, Time};
-
-/// Path slots: the limit of schedulers and of congestion control.
-pub(crate) const MAX_PATHS: usize = vmcc_cc::MAX_PATHS;
-
-/// Policy for the path that carries acknowledgments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AckPath {
-    /// Itself, as long as it answers.
-    Own,
-    /// The one with the lowest round-trip time.
-    #[default]
-    Best,
-    /// The one with this number, as long as it answers.
-    Fixed(u32),
-}
 
 /// Paths by their slots, which later paths reuse; numbers are never reused.
 #[derive(Debug)]
@@ -259,7 +246,7 @@ impl PathSet {
             AckPath::Own => Some(of),
             AckPath::Best if self.multipath => best(),
             AckPath::Best => Some(of),
-            AckPath::Fixed(path) => self.slot_of(path),
+            AckPath::Fixed => self.slot_of(0),
         };
         let own = Some(of).filter(|&of| self.slots[of].is_live());
         let wanted = wanted.filter(|&slot| answers(slot)).or_else(|| own.filter(|&of| answers(of)));
@@ -385,7 +372,7 @@ mod tests {
             paths[i].last_received_at = at(100);
         }
         let carrier = |paths: &PathSet, policy| paths.ack_carrier(slot, policy, Span::ZERO);
-        let all = [AckPath::Own, AckPath::Best, AckPath::Fixed(0)];
+        let all = [AckPath::Own, AckPath::Best, AckPath::Fixed];
         assert_eq!(all.map(|policy| carrier(&paths, policy)), [Some(slot), Some(0), Some(0)]);
         paths[slot].last_received_at = at(10_000);
         assert_eq!(all.map(|policy| carrier(&paths, policy)), [Some(slot); 3]);

@@ -3,7 +3,8 @@
 use crate::multipath::{connected, shaped, silence};
 use crate::net::{Link, Net, Transfer, client_address, route};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_transport::{Config, Coupling, Event, Handle};
+use vmcc_multipath::Coupling;
+use vmcc_transport::{Config, Event, Handle};
 use vmcc_units::time::{Span, Time};
 
 fn config(coupling: Coupling) -> Config {

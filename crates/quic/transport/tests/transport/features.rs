@@ -3,9 +3,10 @@
 use crate::net::{Link, Net, Transfer, client_address};
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, Params};
+use vmcc_multipath::AckPath;
 use vmcc_quic_testkit::tls;
 use vmcc_transport::{
-    AckPath, Config, ConnectionError, Dir, Ecn, Endpoint, Event, Handle, Retry, Route, Server, StreamError,
+    Config, ConnectionError, Dir, Ecn, Endpoint, Event, Handle, Retry, Route, Server, StreamError,
 };
 use vmcc_units::time::Span;
 
@@ -209,7 +210,7 @@ fn repeat_header(number: u64, data: &mut Vec<u8>) {
 
 #[test]
 fn acks_take_the_configured_path() {
-    for (ack_path, other) in [(AckPath::Own, true), (AckPath::Best, false), (AckPath::Fixed(0), false)] {
+    for (ack_path, other) in [(AckPath::Own, true), (AckPath::Best, false), (AckPath::Fixed, false)] {
         let config = Config { ack_path, ..Config::default() };
         let mut links = [Link { rate: 20_000_000, queue: 20_000, ..Link::default() }; 2];
         links[1].delay = Span::from_ms(60);

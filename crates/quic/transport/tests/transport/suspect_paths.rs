@@ -2,7 +2,8 @@
 
 use crate::multipath::{connected, shaped, silence};
 use crate::net::{Link, Net, Transfer, client_address, route};
-use vmcc_transport::{Config, ConnectionError, Coupling, Event, Handle};
+use vmcc_multipath::Coupling;
+use vmcc_transport::{Config, ConnectionError, Event, Handle};
 use vmcc_units::time::{Span, Time};
 
 /// Path 0 is cut and found silent, path 1 is given up: the first is alone, and has been for two seconds.

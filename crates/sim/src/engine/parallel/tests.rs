@@ -4,14 +4,14 @@ use super::{Bounds, Lookahead, least_delays};
 use crate::build::{net_spec, partition};
 use crate::engine::{Ctx, Endpoints, Engine, Partition, Timer, TimerId};
 use crate::net::{
-    ClassSpec, JitterSpec, Limit, LinkChange, LinkSpec, LossSpec, Marking, NetSpec, QueueSpec, RedSpec,
-    Scheduling, ShaperClass,
+    ClassSpec, JitterSpec, LimitSpec, LinkChange, LinkSpec, LossSpec, MarkingSpec, NetSpec, QueueSpec,
+    RedSpec, Scheduling, ShaperClass,
 };
 use crate::packet::{LinkId, Packet, RouteId, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
 use std::sync::atomic::AtomicBool;
-use vmcc_network::{FatTree, HostId, Kind, Marking as Rule, Queue, Reroute, ThresholdRule, Tree};
+use vmcc_network::{FatTree, HostId, Kind, Marking, Queue, Reroute, ThresholdRule, Tree};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// Echoes with a window, retries by timer, and keeps a digest of everything it saw.
@@ -73,7 +73,7 @@ fn engine(shards: u32) -> Engine<Echoes> {
         rate: BitsPerSec::new(10_000_000_000),
         delay: Nanos::from_micros(1),
         buffer: vmcc_units::Limit::Bytes(Bytes::new(30_000)),
-        marking: Rule::Threshold(ThresholdRule { at: "9kB".parse().unwrap() }),
+        marking: Marking::Threshold(ThresholdRule { at: "9kB".parse().unwrap() }),
         queue: Queue::default(),
         reroute: Reroute::default(),
     };
@@ -119,7 +119,7 @@ fn outcome_of(mut engine: Engine<Echoes>, most: u64) -> (String, usize) {
 
 /// Every queue, impairment and change somewhere in the tree.
 fn every_kind_of_link(net: &mut NetSpec) {
-    let class = |quantum_bytes| ClassSpec { quantum_bytes, limit: Limit::Bytes(15_000), mark: None };
+    let class = |quantum_bytes| ClassSpec { quantum_bytes, limit: LimitSpec::Bytes(15_000), mark: None };
     let classes = |scheduling, marking| QueueSpec::Classes {
         scheduling,
         marking,
@@ -130,15 +130,15 @@ fn every_kind_of_link(net: &mut NetSpec) {
         guarantee_bps: 4_000_000_000,
         ceiling_bps: 4_000_000_000,
         burst_bytes: 3000,
-        limit: Limit::Packets(20),
+        limit: LimitSpec::Packets(20),
         mark: None,
     };
     let kinds = [
-        classes(Scheduling::DeficitRoundRobin, Marking::MqEcn { port_threshold_bytes: 9_000 }),
-        classes(Scheduling::StrictPriority, Marking::Tcn { sojourn: Span::from_us(5) }),
+        classes(Scheduling::DeficitRoundRobin, MarkingSpec::MqEcn { port_threshold_bytes: 9_000 }),
+        classes(Scheduling::StrictPriority, MarkingSpec::Tcn { sojourn: Span::from_us(5) }),
         QueueSpec::Shaper { classes: vec![shaper] },
         QueueSpec::Red(RedSpec {
-            limit: Limit::Bytes(30_000),
+            limit: LimitSpec::Bytes(30_000),
             min_bytes: 3_000,
             max_bytes: 15_000,
             max_probability: 0.1,
@@ -182,7 +182,7 @@ fn add_flow(
         |route, peer, global, window| Echo { route, peer, global, window, timer: Timer::new(), digest: 0 };
     let mut route = |from, to| {
         let links = tree.path(HostId(from), HostId(to), flow);
-        net.route(&links.iter().map(|link| LinkId(link.0)).collect::<Vec<_>>()).unwrap()
+        net.route(&links).unwrap()
     };
     let (there, back) = (route(from, to), route(to, from));
     hosts[a].0.push(end(there, index_b, 2 * flow, 12));
@@ -230,7 +230,7 @@ fn shard_advances_by_its_own_delays() {
 fn ping_pong(shards: u8) -> Engine<Echoes> {
     let mut net = NetSpec::new();
     let (a, b) = (net.node(), net.node());
-    let queue = QueueSpec::Fifo { limit: Limit::Packets(10), mark: None };
+    let queue = QueueSpec::Fifo { limit: LimitSpec::Packets(10), mark: None };
     let mut route = |from, to| {
         let link =
             net.link(LinkSpec::new(from, to, 10_000_000_000, Span::from_us(2), queue.clone())).unwrap();

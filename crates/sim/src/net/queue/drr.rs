@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::net::queue::QueuedPacket;
     use crate::net::rate::ps_per_byte_q16;
-    use crate::net::spec::Limit;
+    use crate::net::spec::LimitSpec;
 
     const GBIT: u64 = 1_000_000_000;
     const PORT_BYTES: u64 = 30_000;
@@ -187,7 +187,7 @@ mod tests {
 
     /// Bytes each of two always-backlogged queues gets in 10,000 packets.
     fn shares(quanta: [u32; 2], sizes: [u16; 2]) -> [u64; 2] {
-        let mut queues = [0, 1].map(|_| ClassQueue::new(Limit::Unlimited, None));
+        let mut queues = [0, 1].map(|_| ClassQueue::new(LimitSpec::Unlimited, None));
         let mut drr = Drr::new(quanta.into_iter());
         let mut now = Time::ZERO;
         let waiting = |c: usize| QueuedPacket { id: 0, size: sizes[c], since: Time::ZERO };
@@ -225,7 +225,7 @@ mod tests {
     /// Two backlogged equal queues: the measured round is two packets, so each gets half the threshold.
     #[test]
     fn measured_round_halves_the_threshold_of_two_queues() {
-        let mut queues = [0, 1].map(|_| ClassQueue::new(Limit::Unlimited, None));
+        let mut queues = [0, 1].map(|_| ClassQueue::new(LimitSpec::Unlimited, None));
         let mut drr = Drr::new([1538, 1538].into_iter());
         let mut now = Time::ZERO;
         for (c, queue) in queues.iter_mut().enumerate() {

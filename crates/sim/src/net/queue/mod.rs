@@ -5,7 +5,7 @@ pub(crate) mod shaper;
 
 use std::collections::VecDeque;
 
-use crate::net::spec::{Limit, Threshold};
+use crate::net::spec::{LimitSpec, ThresholdSpec};
 use crate::time::Time;
 
 /// A queued packet.
@@ -32,12 +32,12 @@ pub(crate) enum Next {
 pub(crate) struct ClassQueue {
     packets: VecDeque<QueuedPacket>,
     bytes: u64,
-    limit: Limit,
-    mark: Option<Threshold>,
+    limit: LimitSpec,
+    mark: Option<ThresholdSpec>,
 }
 
 impl ClassQueue {
-    pub(crate) fn new(limit: Limit, mark: Option<Threshold>) -> ClassQueue {
+    pub(crate) fn new(limit: LimitSpec, mark: Option<ThresholdSpec>) -> ClassQueue {
         ClassQueue { packets: VecDeque::new(), bytes: 0, limit, mark }
     }
 
@@ -56,9 +56,9 @@ impl ClassQueue {
 
     pub(crate) fn has_room(&self, size: u16) -> bool {
         match self.limit {
-            Limit::Bytes(bytes) => self.bytes + u64::from(size) <= bytes,
-            Limit::Packets(n) => self.packets.len() < n as usize,
-            Limit::Unlimited => true,
+            LimitSpec::Bytes(bytes) => self.bytes + u64::from(size) <= bytes,
+            LimitSpec::Packets(n) => self.packets.len() < n as usize,
+            LimitSpec::Unlimited => true,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::out_of_order::OutOfOrder;
 use crate::engine::Timer;
 use crate::packet::RouteId;
-use crate::tcp::config::{Ecn, TcpConfig};
+use crate::tcp::config::{EcnMode, TcpConfig};
 use crate::tcp::record::ReceiverCounters;
 use crate::tcp::reorder::Arrivals;
 use crate::time::Time;
@@ -21,7 +21,7 @@ pub(crate) struct RxSubflow {
     pub(crate) route: RouteId,
     pub(super) unacked: u8,
     pub(super) quick: u8,
-    pub(super) ecn: Ecn,
+    pub(super) ecn: EcnMode,
     /// The last data packet carried CE.
     pub(super) ce: bool,
     /// ECE is repeated until CWR (classic).
@@ -44,7 +44,7 @@ impl RxSubflow {
             route,
             unacked: 0,
             quick: config.quick_acks,
-            ecn: if accurate { Ecn::Accurate } else { config.ecn },
+            ecn: if accurate { EcnMode::Accurate } else { config.ecn },
             ce: false,
             echo_ce: false,
             repeated: false,

@@ -1,7 +1,7 @@
 //! Deliveries of connections over time.
 
 use super::Flow;
-use crate::tcp::{Connections, Directory, FlowRecord};
+use crate::tcp::{ConnRecord, Connections, Directory};
 use crate::transport::Part;
 
 /// By connection.
@@ -38,9 +38,9 @@ impl Delivered {
             if part.inside {
                 self.window[index] += new;
             }
-            let records: Vec<FlowRecord> = flow.carrying().map(|id| directory.flow(id, hosts)).collect();
+            let records: Vec<ConnRecord> = flow.carrying().map(|id| directory.flow(id, hosts)).collect();
             for ((subflow, path), arrived) in paths[flow.subflows()].iter().enumerate().zip(&mut arrived) {
-                let of = |record: &FlowRecord| record.subflows[subflow].receiver.bytes;
+                let of = |record: &ConnRecord| record.subflows[subflow].receiver.bytes;
                 let bytes = records.iter().map(of).sum();
                 let new = bytes - std::mem::replace(arrived, bytes);
                 part.add_on_path(path.map(|path| path as usize), flow.competing, new);

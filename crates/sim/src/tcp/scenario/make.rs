@@ -4,23 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand_xoshiro::rand_core::Rng;
-use vmcc_network::{Framing, Lead, Unloaded};
-use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{AckPath as AckPathConfig, Host, Protocol};
+use vmcc_network::{Framing, Lead, RoutePair, Unloaded};
+use vmcc_scenario::model::{Host, Protocol};
+use vmcc_scenario::{CongestionControl, Scenario};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::delivered::Delivered;
 use super::{Flow, Flows};
-use crate::build::{RoutePair, span};
+use crate::build::span;
 use crate::error::{HostError, SimError};
 use crate::rtts::rtt_group;
-use crate::tcp::config::{
-    AckPath, AlgorithmId, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
-};
+use crate::tcp::config::{AlgorithmId, ConfigId, ConnSpec, EcnMode, ReceiveBuffer, SubflowSpec, TcpConfig};
 use crate::tcp::{ConnId, Connections, World};
 use crate::time::{Span, Time};
 use crate::traffic::{App, Planned, plan_flows};
-use crate::transport::{BuildContext, Transport, sample_every, scheduler};
+use crate::transport::{BuildContext, Transport, sample_every};
 
 /// Connections of the entries that have some.
 pub(crate) fn make<H>(ctx: &mut BuildContext<'_>, hosts: &mut [H]) -> Result<Box<dyn Transport<H>>, SimError>
@@ -77,25 +75,24 @@ fn host_warnings(scenario: &Scenario) -> Result<Vec<String>, SimError> {
     Ok(warnings)
 }
 
-/// Algorithms of a world by their names, each with the name that all its connections share.
+/// Algorithms of a world by their names.
 #[derive(Default)]
 pub(crate) struct Algorithms(BTreeMap<Arc<str>, AlgorithmId>);
 
 impl Algorithms {
-    pub(crate) fn get(
+    /// The algorithm of an entry of traffic, and its name, which all its connections share.
+    pub(crate) fn of_entry(
         &mut self,
-        name: &str,
+        traffic: usize,
         ctx: &mut BuildContext<'_>,
         world: &mut World,
-    ) -> Result<(AlgorithmId, Arc<str>), SimError> {
-        if let Some((name, id)) = self.0.get_key_value(name) {
-            return Ok((*id, Arc::clone(name)));
-        }
-        let (found, params) = ctx.algorithm(name)?;
-        let id = world.add_algorithm(found, params);
-        let name = Arc::<str>::from(name);
-        self.0.insert(Arc::clone(&name), id);
-        Ok((id, name))
+    ) -> (AlgorithmId, Arc<str>) {
+        let CongestionControl { name, params } = &**ctx.case.congestion_control(traffic);
+        let id = *self.0.entry(name.clone()).or_insert_with(|| {
+            ctx.warnings.extend(params.unheeded());
+            world.add_algorithm(params.algorithm(), *params)
+        });
+        (id, name.clone())
     }
 }
 
@@ -123,7 +120,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             let config = TcpConfig { ecn, pool_secret, ..tcp_config(&ctx.scenario.host) };
             world.add_config(config).map_err(SimError::Config)
         };
-        let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
+        let configs = [add(EcnMode::Off)?, add(EcnMode::Classic)?];
         let framings = framings(&tcp_config(&ctx.scenario.host));
         Ok(Self {
             ctx,
@@ -156,8 +153,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         let trace = endless(&planned.app);
         self.traced += if trace { subflows.len() } else { 0 };
-        let cc = common.cc.as_ref().unwrap_or(&host.cc);
-        let (algorithm, cc) = self.algorithms.get(cc, self.ctx, &mut self.world)?;
+        let (algorithm, cc) = self.algorithms.of_entry(planned.traffic, self.ctx, &mut self.world);
         let own = self.world_flows();
         let group = rtt_group(count, own, planned.traffic);
         let spec = ConnSpec {
@@ -169,8 +165,8 @@ impl<'a, 'b> Builder<'a, 'b> {
             app: planned.app.clone(),
             algorithm,
             config: self.configs[usize::from(common.ecn.or(host.ecn) == Some(true))],
-            scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
-            ack_path: ack_path(common.ack_path.unwrap_or(host.ack_path)),
+            scheduler: common.scheduler.unwrap_or(host.scheduler),
+            ack_path: common.ack_path.unwrap_or(host.ack_path),
             subflows,
             multipath,
             read_rate_bps: common.read_rate.map(BitsPerSec::get),
@@ -271,14 +267,6 @@ pub(crate) fn framings(config: &TcpConfig) -> [Framing; 2] {
         payload_bytes: config.mtu_bytes.saturating_sub(header).max(1).into(),
         header_bytes: header.into(),
     })
-}
-
-fn ack_path(chosen: AckPathConfig) -> AckPath {
-    match chosen {
-        AckPathConfig::Own => AckPath::Own,
-        AckPathConfig::Best => AckPath::Best,
-        AckPathConfig::Fixed => AckPath::Fixed,
-    }
 }
 
 pub(crate) fn tcp_config(host: &Host) -> TcpConfig {

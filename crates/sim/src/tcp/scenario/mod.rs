@@ -11,7 +11,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{ConnId, Connections, Directory, RttGroups};
-use crate::build::NamedPath;
 use crate::engine::Ctx;
 use crate::error::SimError;
 use crate::time::{Span, Time};
@@ -19,7 +18,7 @@ use crate::traffic::MAX_FLOWS;
 use crate::transport::{Ends, Managed, Part, RouteChange, Routed, Transport};
 use delivered::Delivered;
 use vmcc_metrics::observed::{Counters, Observed};
-use vmcc_network::Unloaded;
+use vmcc_network::{Path, Unloaded};
 use vmcc_scenario::model::SubflowEvent;
 
 /// One connection as it was made.
@@ -120,7 +119,7 @@ impl Flows {
     }
 
     /// The subflows of a connection that an event means, where they are now.
-    fn meant(&self, which: &SubflowEvent, flow: &Flow, paths: &[NamedPath]) -> Vec<usize> {
+    fn meant(&self, which: &SubflowEvent, flow: &Flow, paths: &[Path]) -> Vec<usize> {
         let label = &self.labels[flow.traffic as usize];
         let is_meant = |(number, path): &(usize, Option<usize>)| match (&which.path, *path) {
             (Some(name), Some(path)) => paths[path].name == *name,
@@ -205,11 +204,11 @@ impl<H: AsRef<Connections> + AsMut<Connections>> Transport<H> for Flows {
         self.paths[place] = moved.path.map(|path| path as u32);
     }
 
-    fn has_subflow(&self, which: &SubflowEvent, paths: &[NamedPath]) -> bool {
+    fn has_subflow(&self, which: &SubflowEvent, paths: &[Path]) -> bool {
         self.flows.iter().any(|flow| !self.meant(which, flow, paths).is_empty())
     }
 
-    fn manage(&self, managed: &Managed, paths: &[NamedPath], shard: usize, (hosts, ctx): (&mut H, &mut Ctx)) {
+    fn manage(&self, managed: &Managed, paths: &[Path], shard: usize, (hosts, ctx): (&mut H, &mut Ctx)) {
         for flow in &self.flows {
             for number in self.meant(&managed.which, flow, paths) {
                 let senders = flow.directions().map(|id| self.directory.sender(id));

@@ -7,7 +7,7 @@ use vmcc_metrics::observed::{
 };
 
 use super::{Flow, Flows, PastPath};
-use crate::tcp::{App, Closing, ConnId, Connections, FlowRecord, Object, SubflowRecord};
+use crate::tcp::{App, Closing, ConnId, ConnRecord, Connections, Object, SubflowRecord};
 use crate::time::{Span, Time};
 use crate::transport::{at, job};
 
@@ -36,7 +36,7 @@ fn connections(all: &Flows, hosts: &[&Connections], groups: usize, end: Moment) 
     }
     let one = |(index, flow): (usize, &Flow)| {
         let (record, app) = (all.directory.flow(flow.conn, hosts), all.directory.app(flow.conn, hosts));
-        let directions: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
+        let directions: Vec<ConnRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
         let subflows = all.paths_of(flow).enumerate().flat_map(|(number, path)| {
             let samples = samples.remove(&(index, number)).unwrap_or_default();
             let whole = Subflow { number, path, samples, ..of(&directions, number) };
@@ -71,7 +71,7 @@ fn connections(all: &Flows, hosts: &[&Connections], groups: usize, end: Moment) 
 }
 
 /// Of one that has something to send from its start to its end: the pauses of others are no stalls.
-fn stalled_us(flow: &Flow, app: &App, record: &FlowRecord, end: Moment) -> Option<f64> {
+fn stalled_us(flow: &Flow, app: &App, record: &ConnRecord, end: Moment) -> Option<f64> {
     let end = match app {
         App::Bulk => at(flow.stop).min(end),
         App::Sized { .. } => at(record.received).min(end),
@@ -185,12 +185,12 @@ fn since(all: &Counters, before: &Counters) -> Counters {
 
 /// Record of a subflow so far.
 pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Connections]) -> Subflow {
-    let records: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
+    let records: Vec<ConnRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
     of(&records, number)
 }
 
 /// A subflow's counters, both directions of its connection together.
-pub(crate) fn of(directions: &[FlowRecord], number: usize) -> Subflow {
+pub(crate) fn of(directions: &[ConnRecord], number: usize) -> Subflow {
     let both: Vec<&SubflowRecord> = directions.iter().map(|record| &record.subflows[number]).collect();
     let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
     // Events close both directions at once.

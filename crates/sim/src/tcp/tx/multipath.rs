@@ -3,7 +3,7 @@
 use super::{TAG_HANDSHAKE, Tx};
 use crate::endpoint::Wire;
 use crate::packet::Packet;
-use crate::tcp::config::Ecn;
+use crate::tcp::config::EcnMode;
 use crate::tcp::limits::Limit;
 use crate::tcp::record::Closing;
 use crate::tcp::subflow::Status;
@@ -59,8 +59,8 @@ impl<W: Wire> Tx<'_, W> {
         sf.board.allocate();
         sf.status = Status::Established;
         sf.opened = true;
-        sf.ecn_accurate = self.cc.needs_ecn || self.config.ecn == Ecn::Accurate;
-        sf.ecn = sf.ecn_accurate || self.config.ecn == Ecn::Classic;
+        sf.ecn_accurate = self.cc.needs_ecn || self.config.ecn == EcnMode::Accurate;
+        sf.ecn = sf.ecn_accurate || self.config.ecn == EcnMode::Classic;
         sf.last_sent = self.now;
         sf.place = if self.conn.selector.scheduler == Scheduler::Redundant { self.conn.una } else { 0 };
         let event = self.event(r, false);

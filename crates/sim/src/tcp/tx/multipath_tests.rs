@@ -79,7 +79,7 @@ fn lowest_rtt_path_is_preferred() {
 
 #[test]
 fn round_robin_alternates() {
-    let scheduler = Scheduler::RoundRobin { cwnd_limited: true };
+    let scheduler = Scheduler::RoundRobin;
     let app = App::OnOff { rate_bps: 1_000_000, on: Span::from_secs(1), off: Span::ZERO };
     let mut lab = Lab::new(Setup { app, scheduler, paths: paths(&[5, 5]), ..two(1) }, clean());
     lab.run_ms(2000);
@@ -97,9 +97,10 @@ fn round_robin_alternates() {
 #[test]
 fn round_robin_without_window_check_waits_for_the_full_one() {
     // Strict alternation: neither path can be more than a turn ahead.
-    let scheduler = Scheduler::RoundRobin { cwnd_limited: false };
+    let scheduler = Scheduler::RoundRobin;
     let slow = vec![(Span::from_ms(5), Span::from_us(120)), (Span::from_ms(20), Span::from_us(480))];
     let mut lab = Lab::new(Setup { scheduler, paths: slow, ..two(3000) }, clean());
+    lab.hosts.tcp.conns[0].selector.strict_turns = true;
     lab.run_ms(20_000);
     let joined = first_data(&lab, 2).expect("the second path was used");
     let fast = lab.data(0).iter().filter(|d| d.0 >= joined).count() as i64;
@@ -271,12 +272,11 @@ fn path_that_blocks_the_window_is_halved_once_per_its_rtt() {
 fn schedulers() -> impl Strategy<Value = Scheduler> {
     prop_oneof![
         Just(Scheduler::LowestRtt),
-        Just(Scheduler::RoundRobin { cwnd_limited: true }),
-        Just(Scheduler::RoundRobin { cwnd_limited: false }),
+        Just(Scheduler::RoundRobin),
         Just(Scheduler::Redundant),
         Just(Scheduler::Blest),
         Just(Scheduler::Ecf),
-        Just(Scheduler::MinPipe),
+        Just(Scheduler::PipeCwnd),
     ]
 }
 
@@ -309,6 +309,7 @@ proptest! {
         segments in 1u64..400,
         tail in 0u64..MSS,
         scheduler in schedulers(),
+        strict_turns in any::<bool>(),
         window_segments in 4u64..300,
     ) {
         let bytes = segments * MSS + tail;
@@ -319,6 +320,7 @@ proptest! {
         let app = App::Sized { bytes };
         let setup = Setup { algorithm: "lia", app, config, scheduler, paths: paths(&delays), ..Setup::default() };
         let mut lab = Lab::new(setup, noisy(seed, loss_percent, jitter_us));
+        lab.hosts.tcp.conns[0].selector.strict_turns = strict_turns;
         lab.run_until(Time::ZERO + Span::from_secs(3600));
         let flow = lab.flow();
         prop_assert_eq!(flow.delivered_bytes, bytes);

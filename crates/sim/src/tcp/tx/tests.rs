@@ -1,7 +1,7 @@
 //! Scripted packets: what is retransmitted, when, and what becomes of the window.
 
 use crate::packet::Packet;
-use crate::tcp::config::{Ecn, LossDetection, ReceiveBuffer, TcpConfig};
+use crate::tcp::config::{EcnMode, LossDetection, ReceiveBuffer, TcpConfig};
 use crate::tcp::testing::{Lab, Setup, clean, lose};
 use crate::time::{Span, Time};
 use crate::traffic::App;
@@ -198,7 +198,7 @@ fn classic_ecn_reduces_once_per_window_until_cwr() {
         }
         Some(Span::ZERO)
     });
-    let config = TcpConfig { ecn: Ecn::Classic, ..TcpConfig::default() };
+    let config = TcpConfig { ecn: EcnMode::Classic, ..TcpConfig::default() };
     let mut lab = Lab::new(Setup { app: sized(300), config, ..Setup::default() }, script);
     lab.run_ms(3000);
     let flow = lab.flow();
@@ -219,7 +219,7 @@ fn first_ce_mark_and_cwr_are_acked_at_once() {
         }
         Some(Span::ZERO)
     });
-    let config = TcpConfig { ecn: Ecn::Classic, quick_acks: 0, ..TcpConfig::default() };
+    let config = TcpConfig { ecn: EcnMode::Classic, quick_acks: 0, ..TcpConfig::default() };
     let paths = vec![(Span::from_ms(10), Span::from_us(100))];
     let mut lab = Lab::new(Setup { app: sized(300), config, paths, ..Setup::default() }, script);
     lab.run_ms(3000);
@@ -236,7 +236,8 @@ fn first_ce_mark_and_cwr_are_acked_at_once() {
 /// `tcp_end_cwnd_reduction`), which is two at least, so delayed ACKs no longer pace the flow.
 #[test]
 fn window_grows_after_a_timeout_despite_marks() {
-    for (algorithm, ecn) in [("reno", Ecn::Classic), ("cubic", Ecn::Classic), ("dctcp", Ecn::Off)] {
+    for (algorithm, ecn) in [("reno", EcnMode::Classic), ("cubic", EcnMode::Classic), ("dctcp", EcnMode::Off)]
+    {
         let script = Box::new(|p: &mut Packet, now| {
             if p.has(Packet::ECT) {
                 p.flags |= Packet::CE;
@@ -300,7 +301,7 @@ fn accecn_echoes_exactly_the_marked_segments() {
         }
         Some(Span::ZERO)
     });
-    let config = TcpConfig { ecn: Ecn::Accurate, quick_acks: 0, ..TcpConfig::default() };
+    let config = TcpConfig { ecn: EcnMode::Accurate, quick_acks: 0, ..TcpConfig::default() };
     let mut lab = Lab::new(Setup { app: sized(100), config, ..Setup::default() }, script);
     lab.run_ms(3000);
     let mut last = 0;

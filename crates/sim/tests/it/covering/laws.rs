@@ -1,7 +1,7 @@
 //! Invariants of a run, for all settings.
 
 use super::point::{Measured, Point};
-use vmcc_sim::tcp::{FlowRecord, SubflowRecord};
+use vmcc_sim::tcp::{ConnRecord, SubflowRecord};
 use vmcc_sim::time::{Span, Time};
 
 /// A law's name, and what speaks against it.
@@ -11,7 +11,7 @@ fn verdict(law: &'static str, holds: bool, complaint: impl FnOnce() -> String) -
     (law, (!holds).then(complaint))
 }
 
-fn sum(records: &[FlowRecord], counter: impl Fn(&SubflowRecord) -> u64) -> u64 {
+fn sum(records: &[ConnRecord], counter: impl Fn(&SubflowRecord) -> u64) -> u64 {
     records.iter().flat_map(|record| &record.subflows).map(counter).sum()
 }
 
@@ -87,7 +87,7 @@ fn every_packet_is_accounted_for(m: &Measured) -> Verdict {
 /// Whatever was lost: some time after senders have stopped, they know that receivers have everything; over one path,
 /// everything that arrived for the first time is in order.
 fn everything_written_arrives(m: &Measured) -> Verdict {
-    let all = |r: &FlowRecord| {
+    let all = |r: &ConnRecord| {
         let fresh: u64 = r.subflows.iter().map(|s| s.receiver.bytes).sum();
         let in_order =
             if r.subflows.len() > 1 { fresh >= r.delivered_bytes } else { fresh == r.delivered_bytes };

@@ -5,11 +5,11 @@ use std::fmt;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_sim::engine::{Engine, Partition};
 use vmcc_sim::hosts::Hosts;
-use vmcc_sim::net::{Limit, LinkSpec, NetSpec, NodeId, QueueSpec, Threshold, Totals};
+use vmcc_sim::net::{LimitSpec, LinkSpec, NetSpec, NodeId, QueueSpec, ThresholdSpec, Totals};
 use vmcc_sim::packet::{LinkId, RouteId};
 use vmcc_sim::rng::Streams;
 use vmcc_sim::tcp::{
-    AckPath, App, ConnId, ConnSpec, Directory, Ecn, FlowRecord, Scheduler, SubflowSpec, TcpConfig, World,
+    AckPath, App, ConnId, ConnRecord, ConnSpec, Directory, EcnMode, Scheduler, SubflowSpec, TcpConfig, World,
 };
 use vmcc_sim::time::{Span, Time};
 
@@ -88,7 +88,7 @@ pub(crate) struct Measured {
     /// True if a second run had the same results until senders stopped.
     pub(crate) repeatable: bool,
     /// Each connection when everything had been said.
-    pub(crate) finished: Vec<FlowRecord>,
+    pub(crate) finished: Vec<ConnRecord>,
     /// Packets and drops of the paths' links, in the end.
     pub(crate) carried: u64,
     pub(crate) dropped: u64,
@@ -121,15 +121,15 @@ impl fmt::Display for Point {
 
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sum = |counter: fn(&FlowRecord) -> u64| self.finished.iter().map(counter).sum::<u64>();
+        let sum = |counter: fn(&ConnRecord) -> u64| self.finished.iter().map(counter).sum::<u64>();
         write!(
             f,
             "stop at {} us, delivered {:?}, dropped {}, retransmits {}, timeouts {}, rtt {:?} us, queue {} B",
             self.senders_stop.us(),
             self.delivered_bytes,
             self.dropped,
-            sum(FlowRecord::retransmits),
-            sum(FlowRecord::timeouts),
+            sum(ConnRecord::retransmits),
+            sum(ConnRecord::timeouts),
             self.rtt.map(|(least, most)| (least.us(), most.us())),
             self.queue_bytes,
         )
@@ -236,7 +236,7 @@ impl Point {
     }
 
     /// The same again, with an eye on the queues: connections when senders stop, and the longest queue.
-    fn watch(&self, stop: Span) -> (Vec<FlowRecord>, u64) {
+    fn watch(&self, stop: Span) -> (Vec<ConnRecord>, u64) {
         let mut net = self.build(stop, Some(Span::from_ps(stop.ps() / 50)));
         net.engine.run_until(Time::ZERO + stop);
         let queues = net.engine.take_samples();
@@ -245,9 +245,12 @@ impl Point {
 
     fn link(&self, from: NodeId, to: NodeId) -> LinkSpec {
         let bytes = self.buffer_pkt * u64::from(self.mtu_bytes);
-        let limit =
-            if self.in_packets { Limit::Packets(self.buffer_pkt as u32) } else { Limit::Bytes(bytes) };
-        let mark = self.marks.then_some(Threshold::Bytes(bytes / 4));
+        let limit = if self.in_packets {
+            LimitSpec::Packets(self.buffer_pkt as u32)
+        } else {
+            LimitSpec::Bytes(bytes)
+        };
+        let mark = self.marks.then_some(ThresholdSpec::Bytes(bytes / 4));
         LinkSpec::new(
             from,
             to,
@@ -264,7 +267,7 @@ impl Point {
         let mut routes = Vec::new();
         for _ in 0..self.paths {
             let there = net.link(self.link(a, b)).expect("a valid link");
-            let clean = QueueSpec::Fifo { limit: Limit::Unlimited, mark: None };
+            let clean = QueueSpec::Fifo { limit: LimitSpec::Unlimited, mark: None };
             let back = LinkSpec::new(b, a, self.rate_bps, Span::from_ps(self.rtt.ps() / 2), clean);
             let back = net.link(back).expect("a valid link");
             if let Some(every) = sample_every {
@@ -278,7 +281,7 @@ impl Point {
         let config = TcpConfig {
             mtu_bytes: self.mtu_bytes,
             delayed_ack: self.delayed_ack,
-            ecn: if self.marks { Ecn::Classic } else { Ecn::Off },
+            ecn: if self.marks { EcnMode::Classic } else { EcnMode::Off },
             ..TcpConfig::default()
         };
         let config = world.add_config(config).expect("a valid configuration");
@@ -318,7 +321,7 @@ impl Point {
 }
 
 impl Net {
-    fn records(&self) -> Vec<FlowRecord> {
+    fn records(&self) -> Vec<ConnRecord> {
         let hosts: Vec<&Hosts> = self.engine.hosts().collect();
         (0..self.flows).map(|i| self.directory.flow(ConnId(i as u32), &hosts)).collect()
     }

@@ -24,8 +24,8 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 fn scheduler() -> impl Strategy<Value = Scheduler> {
-    let names = ["lowest-rtt", "round-robin", "redundant", "blest", "ecf", "pipe-cwnd"];
-    prop::sample::select(names.to_vec()).prop_map(|name| Scheduler::by_name(name).unwrap())
+    use Scheduler::{Blest, Ecf, LowestRtt, PipeCwnd, Redundant, RoundRobin};
+    prop::sample::select(vec![LowestRtt, RoundRobin, Redundant, Blest, Ecf, PipeCwnd])
 }
 
 proptest! {

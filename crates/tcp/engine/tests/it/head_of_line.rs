@@ -10,8 +10,7 @@ const MESSAGES: usize = 200;
 const INTERVAL: Span = Span::from_ms(5);
 
 /// Sends a message per interval over carriers of 5 and 50 ms; delays until each can be read in order, and carriers' shares of bytes.
-fn delays(name: &str) -> (Vec<Span>, Vec<u64>) {
-    let scheduler = Scheduler::by_name(name).unwrap();
+fn delays(scheduler: Scheduler) -> (Vec<Span>, Vec<u64>) {
     let config = Config { scheduler, reinject_late: false, ..Config::default() };
     let mut world = World::connected(config, &[(10, 5), (10, 50)]);
     let stream = world.end(CLIENT).open_stream(Dir::Uni).unwrap();
@@ -60,28 +59,28 @@ fn head_of_line_delays_follow_the_model() {
     let tolerance = Span::from_ms(2);
     let fast = Span::from_ms(5) + Span::from_us(830);
     let slow = Span::from_ms(50) + Span::from_us(830);
-    for (name, model) in [
-        ("lowest-rtt", in_order(|_| fast)),
+    for (scheduler, model) in [
+        (Scheduler::LowestRtt, in_order(|_| fast)),
         // Every other message blocks those behind it.
-        ("round-robin", in_order(|i| if i % 2 == 0 { fast } else { slow })),
+        (Scheduler::RoundRobin, in_order(|i| if i % 2 == 0 { fast } else { slow })),
     ] {
-        let (measured, shares) = delays(name);
+        let (measured, shares) = delays(scheduler);
         let (model, measured) = (median(model), median(measured));
-        println!("{name}: model {model:?}, measured {measured:?}, shares {shares:?}");
+        println!("{scheduler:?}: model {model:?}, measured {measured:?}, shares {shares:?}");
         assert!(
             measured + tolerance > model && measured < model + tolerance,
-            "{name}: {measured:?}, model {model:?}"
+            "{scheduler:?}: {measured:?}, model {model:?}"
         );
     }
 }
 
 #[test]
 fn estimating_schedulers_do_not_block_a_thin_stream() {
-    let worst = |name: &str| delays(name).0.into_iter().max().unwrap();
-    let blocked = worst("round-robin");
-    for name in ["lowest-rtt", "ecf", "blest"] {
-        let delay = worst(name);
-        println!("{name}: worst {delay:?}; round-robin {blocked:?}");
-        assert!(delay.times(3) < blocked, "{name}: {delay:?}, round-robin {blocked:?}");
+    let worst = |scheduler| delays(scheduler).0.into_iter().max().unwrap();
+    let blocked = worst(Scheduler::RoundRobin);
+    for scheduler in [Scheduler::LowestRtt, Scheduler::Ecf, Scheduler::Blest] {
+        let delay = worst(scheduler);
+        println!("{scheduler:?}: worst {delay:?}; round-robin {blocked:?}");
+        assert!(delay.times(3) < blocked, "{scheduler:?}: {delay:?}, round-robin {blocked:?}");
     }
 }

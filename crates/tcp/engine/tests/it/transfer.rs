@@ -35,15 +35,15 @@ fn two_carriers_aggregate_their_rates() {
 
 #[test]
 fn every_scheduler_delivers_all_data() {
-    for name in ["lowest-rtt", "round-robin", "redundant", "blest", "ecf", "pipe-cwnd"] {
-        let scheduler = Scheduler::by_name(name).unwrap();
+    use Scheduler::{Blest, Ecf, LowestRtt, PipeCwnd, Redundant, RoundRobin};
+    for scheduler in [LowestRtt, RoundRobin, Redundant, Blest, Ecf, PipeCwnd] {
         let config = Config { scheduler, ..Config::default() };
         let mut world = World::connected(config, &[(10, 5), (10, 50)]);
         let mut transfer = Transfer::new(&mut world, CLIENT, 3_000_000);
-        assert!(transfer.run(&mut world), "{name}: {} bytes", transfer.read);
+        assert!(transfer.run(&mut world), "{scheduler:?}: {} bytes", transfer.read);
         let repeated = world.end(CLIENT).stats().repeated_bytes;
-        println!("{name}: {repeated} bytes repeated, {:?}", transfer.longest_stall());
-        assert_eq!(name == "redundant", repeated > 1_000_000, "{name}: {repeated}");
+        println!("{scheduler:?}: {repeated} bytes repeated, {:?}", transfer.longest_stall());
+        assert_eq!(scheduler == Redundant, repeated > 1_000_000, "{scheduler:?}: {repeated}");
     }
 }
 
