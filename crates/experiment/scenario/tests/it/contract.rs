@@ -61,7 +61,7 @@ fn params_under_the_kernel_name_are_applied() {
     let text = EXAMPLE.replace("[topology]", "[host.params]\nmp_vmcc.theta = 5\nvmcc.g = 0.25\n[topology]");
     let document = Document::parse("params.toml", &text).unwrap();
     let plan = document.plan(&Overrides::default()).unwrap();
-    let params = plan.cases[0].congestion_control(0).params;
+    let params = plan.cases[2].congestion_control(0).params;
     assert_eq!((params.get("theta"), params.get("g")), (Some(5.0), Some(0.25)));
 }
 
