@@ -120,7 +120,7 @@ fn small_writes_join_one_record_while_carriers_are_busy() {
 
 #[test]
 fn small_writes_leave_at_once_on_idle_carriers() {
-    let mut world = World::connected(config("lowest-rtt"), &[(10, 5), (10, 5)]);
+    let mut world = World::connected(config(Scheduler::LowestRtt), &[(10, 5), (10, 5)]);
     let writes = [(100, Span::from_ms(2)); 50];
     write_all(&mut world, &writes, |world, stream| assert_eq!(world.end(CLIENT).unsent(stream), 0));
 }
