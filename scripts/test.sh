@@ -17,8 +17,11 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 target=${CARGO_TARGET_DIR:-target}
 # What the tests are built with runs the demo and the matrix too: nothing is compiled twice.
 vmcc=$target/debug/vmcc
+# What has algorithms in the kernel's list does so in turns, with other runs of this script too.
+mkdir -p "$target"
+in_turn=(flock "$(realpath "$target")/algorithms.lock")
 
-all_stages=(rust-format c-format shell prose site portable clippy root guests agents libraries kernel timeless matrix demo)
+all_stages=(rust-format c-format shell prose site portable clippy ports root guests agents libraries kernel timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
 # Guests mostly wait for their timers. Meanwhile, at idle priority, run stages that only compute, in lanes: what needs no
@@ -293,41 +296,36 @@ why_not_on_this_kernel() {
 	fi
 }
 
-stage_root() {
-	local reason
-	reason=$(why_not_on_this_kernel)
-	[ -z "$reason" ] || { cannot "$reason" || return; }
-	build_tests && tier root_ >"$logs/list-root" || return
-	local status=0
-	run_private || status=1
-	run_algorithms || status=1
-	return $status
-}
-
 # Modules whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
-of_private='/root::private::'
+of_ports='/root::private::'
 # Modules about what an agent keeps in the kernel, says of it and closes; and about what others leave there.
 of_agents='/root::agents::'
 
-run_private() {
+stage_ports() {
 	# Ports of so low rates that several are filled at once.
 	local threads=3
 	# shellcheck disable=SC2016
 	local wrapper=(unshare --mount sh -c 'mount -t tmpfs -o mode=755 none /run && mount -t bpf none /sys/fs/bpf && exec "$@"' sh)
-	grep -E "$of_private" "$logs/list-root" >"$logs/list-private" && run_twice "$logs/list-private"
+	run_on_this_kernel -E "$of_ports"
 }
 
 # One at a time: they share the kernel's list of algorithms, and measure what it carries.
-run_algorithms() {
-	grep -vE "$of_private|$of_agents" "$logs/list-root" >"$logs/list-algorithms" && run_twice "$logs/list-algorithms"
+stage_root() {
+	local wrapper=("${in_turn[@]}")
+	run_on_this_kernel -vE "$of_ports|$of_agents"
 }
 
-# In turns with what else has algorithms in the kernel's list at that time.
 stage_agents() {
-	local reason wrapper=(flock "$logs/algorithms")
+	local wrapper=("${in_turn[@]}")
+	run_on_this_kernel -E "$of_agents"
+}
+
+run_on_this_kernel() { # run_on_this_kernel ARGUMENTS...: those of the root tests that grep selects
+	local reason list
 	reason=$(why_not_on_this_kernel)
 	[ -z "$reason" ] || { cannot "$reason" || return; }
-	build_tests && tier root_ | grep -E "$of_agents" >"$logs/list-agents" && run_twice "$logs/list-agents"
+	list=$(mktemp "$logs/list-XXXXXX")
+	build_tests && tier root_ | grep "$@" >"$list" && run_twice "$list"
 }
 
 # Guests with the host's clock: one at a time, each wants every core. A VM on taps meets the host's algorithms.
@@ -337,7 +335,7 @@ stage_guests() {
 	grep -v /guest::taps "$list" >"$list-alone"
 	grep /guest::taps "$list" >"$list-in-turn"
 	run_twice "$list-alone" || status=1
-	wrapper=(flock "$logs/algorithms")
+	wrapper=("${in_turn[@]}")
 	run_twice "$list-in-turn" || status=1
 	return $status
 }
@@ -362,11 +360,11 @@ stage_demo() {
 	local status
 	build_tests || return
 	# Agents may still have theirs in the kernel's list of algorithms.
-	flock "$logs/algorithms" "$vmcc" demo
+	"${in_turn[@]}" "$vmcc" demo
 	status=$?
 	[ $status = 1 ] || return $status
 	echo "once more: a claim failed"
-	flock "$logs/algorithms" "$vmcc" demo
+	"${in_turn[@]}" "$vmcc" demo
 }
 
 # The host's own kernel is the root stage's: root_kernel_check. A guest that gets hardly any processor time may break off.
