@@ -78,13 +78,19 @@ pub fn blackhole_timeout_s() -> Option<u64> {
     fs::read_to_string(BLACKHOLE_TIMEOUT).ok()?.trim().parse().ok()
 }
 
+/// True if the kernel manages the paths of new connections in the calling thread's network namespace: where user space does,
+/// limits and endpoints do not count.
+pub fn kernel_manages_paths() -> bool {
+    fs::read_to_string(PATH_MANAGER).map_or(true, |text| text.trim() == KERNEL)
+}
+
 /// Obstacles in the calling thread's network namespace, each with its remedy.
 ///
 /// # Errors
 /// The path manager cannot be asked.
 pub fn obstacles() -> io::Result<Vec<String>> {
     // Where user space manages paths these limits are its own business.
-    if fs::read_to_string(PATH_MANAGER).is_ok_and(|text| text.trim() != KERNEL) {
+    if !kernel_manages_paths() {
         return Ok(Vec::new());
     }
     let mut manager = PathManager::open()?;

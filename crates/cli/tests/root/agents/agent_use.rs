@@ -206,6 +206,14 @@ fn root_address_of_two_links_is_one_endpoint_and_one_warning() {
 }
 
 #[test]
+fn root_userspace_path_manager_is_a_warning() {
+    let pair = Pair::new();
+    run(&format!("ip netns exec {} sysctl -qw net.mptcp.pm_type=1", pair.server));
+    let mut agent = pair.agent();
+    agent.hears("user space manages their paths");
+}
+
+#[test]
 fn root_id_of_the_file_moves_an_automatic_one() {
     let pair = Pair::new();
     let mut agent = pair.agent();

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::process::{Command, Stdio};
 use vmcc_netlink::{Endpoint, PathManager};
-use vmcc_system::mptcp::Fallbacks;
+use vmcc_system::mptcp::{self, Fallbacks};
 use vmcc_system::{cpu_steal, netns};
 
 const SYSCTLS: &str = "/proc/sys/net";
@@ -47,7 +47,7 @@ pub(super) fn mptcp() -> Mptcp {
     let explicit = |one: &&Endpoint| one.flags & Endpoint::IMPLICIT == 0;
     Mptcp {
         state,
-        kernel_path_manager: number("mptcp/pm_type").unwrap_or(0) == 0,
+        kernel_path_manager: mptcp::kernel_manages_paths(),
         scheduler: text("mptcp/scheduler"),
         limits: limits.map(|(subflows, accept)| Limits { subflows, accept }),
         endpoints: endpoints.map(|all| all.iter().filter(explicit).map(endpoint).collect()),

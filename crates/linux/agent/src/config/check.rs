@@ -1,6 +1,6 @@
 //! Checks of the configuration that types cannot express.
 
-use super::{Config, EndpointFlag, EndpointRule, Guard, Mptcp, Settings, SysctlName, Text, Value};
+use super::{Config, EndpointFlag, EndpointRule, Family, Guard, Mptcp, Settings, SysctlName, Text, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vmcc_cc::{Algorithm, ParamError, Params};
@@ -10,6 +10,7 @@ use vmcc_guard::{CHI, OMEGA, Policy};
 use vmcc_netlink::LIMIT_CEILING;
 use vmcc_port::PortConfig;
 use vmcc_units::Nanos;
+use wildmatch::WildMatch;
 
 /// Our names in the kernel begin so.
 const ALGORITHM_PREFIX: &str = "mp_";
@@ -244,10 +245,26 @@ fn mptcp(at: &str, mptcp: &Mptcp) -> Result<(), InvalidConfig> {
             ));
         }
     }
-    let rules = mptcp.endpoints.iter().enumerate();
-    rules
-        .map(|(index, rule)| (format!("{at}.endpoint[{index}]"), rule))
-        .try_for_each(|(at, rule)| endpoint(&at, rule))
+    let rules = &mptcp.endpoints;
+    rules.iter().enumerate().try_for_each(|(index, rule)| {
+        let at = format!("{at}.endpoint[{index}]");
+        endpoint(&at, rule)?;
+        match rules[..index].iter().position(|earlier| covers(earlier, rule)) {
+            Some(earlier) => Err(InvalidConfig::value(
+                format!("{at}.nic"),
+                format!("this rule never applies: rule {} has all these addresses", earlier + 1),
+            )
+            .help("the first rule that fits an address makes its endpoint: put the special one first, or all flags into one")),
+            None => Ok(()),
+        }
+    })
+}
+
+/// True if each address that a rule fits is one of an earlier rule.
+fn covers(earlier: &EndpointRule, rule: &EndpointRule) -> bool {
+    let same = earlier.nic == rule.nic || earlier.nic == "*";
+    let named = !rule.nic.contains(['*', '?']) && WildMatch::new(&earlier.nic).matches(&rule.nic);
+    (same || named) && (earlier.family == Family::Any || earlier.family == rule.family)
 }
 
 fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), InvalidConfig> {

@@ -134,6 +134,11 @@ fn diagnostics_name_line_and_suggestion() {
             4,
             "only without a `port`",
         ),
+        (
+            "[[host.mptcp.endpoint]]\nnic = 'eth*'\nflags = ['signal']\n[[host.mptcp.endpoint]]\nnic = 'eth1'\nflags = ['subflow']",
+            5,
+            "never applies: rule 1",
+        ),
         ("[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b/c'", 4, "/run/netns"),
         ("[[namespace]]\nname = 'a'\ncongestion_control = 'mp_lia'", 3, "[algorithm.lia]"),
         ("[port.tap0]\nrate = '1Mb'", 2, "1Mb"),
@@ -155,6 +160,22 @@ fn diagnostics_name_line_and_suggestion() {
         assert_eq!(found.place.as_ref().map(|p| p.line), Some(line), "{text}: {shown}");
         assert!(shown.starts_with("vmcc.toml:") && shown.contains(says), "{text}: {shown}");
     }
+}
+
+#[test]
+fn endpoint_rules_apply_where_an_earlier_one_does_not() {
+    let rule = |nic, family| {
+        format!("[[host.mptcp.endpoint]]\nnic = '{nic}'\nfamily = '{family}'\nflags = ['subflow']\n")
+    };
+    let accepted = |rules: [(&str, &str); 2]| {
+        Config::parse("test", &rules.map(|(nic, family)| rule(nic, family)).concat()).is_ok()
+    };
+    assert!(accepted([("eth1", "any"), ("eth*", "any")]));
+    assert!(accepted([("eth1", "ipv4"), ("eth1", "ipv6")]));
+    assert!(accepted([("eth1", "ipv4"), ("eth1", "any")]));
+    assert!(accepted([("eth?", "any"), ("eth*", "any")]), "eth10");
+    assert!(!accepted([("eth1", "ipv4"), ("eth1", "ipv4")]));
+    assert!(!accepted([("*", "any"), ("wl*", "ipv6")]));
 }
 
 #[test]

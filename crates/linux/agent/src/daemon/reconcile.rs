@@ -11,7 +11,7 @@ use super::resource::{
 };
 use super::settling::Settling;
 use super::usage::{InUse, Usage};
-use crate::config::{Config, Settings};
+use crate::config::{Config, Mptcp, Settings};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -330,6 +330,12 @@ impl<'a> Reconciler<'a> {
 
     /// Warns of what keeps connections of a namespace that asks for several paths with one.
     fn add_warnings(&mut self, place: &Place, settings: &Settings) {
+        if settings.mptcp != Mptcp::default() && !mptcp::kernel_manages_paths() {
+            self.warnings.insert(format!(
+                "{}: `mptcp` of the file has no effect on new connections: user space manages their paths                  (`net.mptcp.pm_type` is 1); set it to 0, or leave `mptcp` out and run a path manager such as mptcpd",
+                place.name
+            ));
+        }
         if settings.wants_several_paths() {
             // Unreadable values are reported when they are set.
             let found = mptcp::obstacles().unwrap_or_default().into_iter();
