@@ -24,6 +24,7 @@ pub(crate) use top::TopOptions;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use vmcc_engine::Shard;
 use vmcc_units::Nanos;
 
 /// Multipath congestion control for virtualized datacenters: simulator, kernel lab and host tools around one
@@ -190,6 +191,11 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) common: DemoOptions,
+
+    /// Make part I of N of the runs, beside other processes that have the same command, the same --out on a shared file system, and other
+    /// parts; --resume makes what is missing and the result folder
+    #[arg(long, value_name = "I/N", requires = "out", conflicts_with = "resume", value_parser = shard)]
+    pub(crate) shard: Option<Shard>,
 }
 
 /// The options of `vmcc run` without the scenario.
@@ -245,10 +251,17 @@ pub(crate) struct DemoOptions {
     pub(crate) quiet: bool,
 }
 
+/// `2/8`: the second of eight.
+fn shard(text: &str) -> Result<Shard, String> {
+    let numbers = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    let shard = numbers.and_then(|(index, count)| Shard::new(index, count));
+    shard.ok_or_else(|| "a part and the number of parts are expected, from 1/N to N/N".to_owned())
+}
+
 impl DemoOptions {
     /// The same options for a named scenario.
     pub(crate) fn for_scenario(self, name: &str) -> RunOptions {
-        RunOptions { scenario: name.to_owned(), common: self }
+        RunOptions { scenario: name.to_owned(), common: self, shard: None }
     }
 }
 

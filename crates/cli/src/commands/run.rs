@@ -9,17 +9,21 @@ use crate::run::progress::Progress;
 use crate::run::{command, conclusion, engine, overview};
 use crate::table::wrapped;
 use crate::ui::{Ui, counted};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use vmcc_config::did_you_mean;
-use vmcc_engine::{Engine, Execution, SCENARIO_FILE, Session, Stopped};
+use vmcc_engine::{Engine, Execution, SCENARIO_FILE, Session, Shard, Stopped};
 use vmcc_external::External;
 use vmcc_results::figure::unfinished_note;
-use vmcc_results::folder::{FolderError, PartialFolder};
+use vmcc_results::folder::{Access, FolderError, PartialFolder};
 use vmcc_results::limits::limit_notes;
 use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::{Document, Overrides, Plan, Scale, metrics};
 
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(shard) = options.shard {
+        return prepare(options, ui)?.perform_shard(options, shard, ui);
+    }
     let (summary, text) = prepare(options, ui)?.perform(options, ui)?;
     ui.answer(&summary, || text);
     Ok(if summary.claims.iter().any(ClaimResult::fails) { Exit::CheckFailed } else { Exit::Done })
@@ -63,6 +67,26 @@ impl Prepared {
         Ok((summary, text))
     }
 
+    /// Makes a part of the runs, which stay in the folder that other processes share.
+    fn perform_shard(&self, options: &RunOptions, shard: Shard, ui: &Ui) -> Result<Exit, Failure> {
+        let (plan, engine) = (&self.plan, self.engine.as_ref());
+        let (target, folder) = open(options, plan, engine.name(), ui)?;
+        let mut session = Session::new(plan, engine, folder).with_shard(shard);
+        let command = Command { options, plan, engine, target: &target, ui };
+        command.announce(&session);
+        if let Err(failure) = command.execute(&mut session) {
+            return Err(command.stopped(failure, session));
+        }
+        let (finished, runs) = session.count_all().map_err(|e| folder_failure(&e, &target))?;
+        let resume = command::command(options, plan, engine.name(), Some(&target));
+        let answer = ShardAnswer { runs_of_shard: session.runs(), finished, runs, finish: format!("{resume} --resume") };
+        ui.answer(&answer, || {
+            let own = counted(answer.runs_of_shard, "run");
+            format!("{own} of this part made, {finished} of all {runs} finished\nResults: {}", answer.finish)
+        });
+        Ok(Exit::Done)
+    }
+
     /// Files that the results keep: the scenario, the user's own algorithms, and the headers beside them. Of two headers with one name, that
     /// of the first algorithm.
     fn inputs(&self) -> Vec<(String, &[u8])> {
@@ -82,6 +106,18 @@ impl Prepared {
     pub(crate) fn command(&self, options: &RunOptions) -> String {
         command::command(options, &self.plan, self.engine.name(), None)
     }
+}
+
+/// Answer of `vmcc run --shard`.
+#[derive(Serialize)]
+struct ShardAnswer {
+    /// Runs of this part.
+    runs_of_shard: usize,
+    /// Finished runs of all parts.
+    finished: usize,
+    runs: usize,
+    /// The command that makes the result folder.
+    finish: String,
 }
 
 /// Checks that some case can have this metric.
@@ -104,7 +140,12 @@ fn open(
     ui: &Ui,
 ) -> Result<(PathBuf, Option<PartialFolder>), Failure> {
     if let Some(out) = &options.common.out {
-        let folder = vmcc_engine::open(out, plan, engine, options.common.resume);
+        let access = match options.shard {
+            Some(_) => Access::Shared,
+            None if options.common.resume => Access::Resumed,
+            None => Access::New,
+        };
+        let folder = vmcc_engine::open(out, plan, engine, access);
         return folder.map(|f| (out.clone(), Some(f))).map_err(|e| folder_failure(&e, out));
     }
     let (target, folder) = vmcc_engine::open_unnamed(&vmcc_engine::default_folder(&plan.name), plan, engine);

@@ -46,6 +46,43 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
+/// Four processes at once, one of them killed: the last command makes what it left.
+#[test]
+fn shards_and_a_killed_one_give_the_same_results() {
+    let dir = folder();
+    let shard = |number: usize| start_with(dir.path(), &["--shard", &format!("{number}/4")]);
+    let mut killed = shard(4);
+    wait_for_runs(dir.path(), 2);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let others = [1, 2, 3].map(shard);
+    for other in others {
+        let ended = other.wait_with_output().unwrap();
+        let text = String::from_utf8(ended.stdout).unwrap();
+        assert!(ended.status.success() && text.contains("30 runs of this part"), "{text}");
+        assert!(text.contains("--out out --resume"), "{text}");
+    }
+    let left = 120 - finished(dir.path());
+    assert!((1..=28).contains(&left), "{left}");
+    let (_, resumed) = json(dir.path(), &[&ARGUMENTS[..], &["--resume"]].concat());
+    let (_, whole) = json(dir.path(), &["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--out", "whole"]);
+    assert_eq!(resumed["cases"], whole["cases"]);
+    for file in ["flows.parquet", "series.parquet", "scenario.toml"] {
+        let read = |folder: &str| fs::read(dir.path().join(folder).join(file)).unwrap();
+        assert!(read("out") == read("whole"), "{file} differs");
+    }
+}
+
+#[test]
+fn shards_that_do_not_exist_are_refused() {
+    let dir = folder();
+    for (shard, message) in [("0/4", "from 1/N to N/N"), ("5/4", "from 1/N to N/N"), ("x", "from 1/N to N/N")] {
+        let ended = start_with(dir.path(), &["--shard", shard]).wait_with_output().unwrap();
+        let text = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.code() == Some(2) && text.contains(message), "{shard}: {text}");
+    }
+}
+
 #[test]
 fn interrupted_run_resumes_to_the_same_results() {
     let dir = folder();

@@ -22,6 +22,31 @@ pub enum Stopped {
     Storage(#[from] FolderError),
 }
 
+/// A part of a session's runs: every `count`-th, so that each shard has runs of all cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 0, below `count`.
+    index: usize,
+    count: usize,
+}
+
+impl Shard {
+    /// All runs.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// Shard `number` of `count`, from 1 on; `None` if there is no such shard.
+    pub fn new(number: usize, count: usize) -> Option<Self> {
+        (1..=count).contains(&number).then(|| Self { index: number - 1, count })
+    }
+
+    /// The shard's runs of the plan, case by case.
+    pub(crate) fn indices(self, plan: &Plan) -> Vec<RunIndex> {
+        let cases = 0..plan.cases.len() as u32;
+        let all = cases.flat_map(|case| (0..plan.runs).map(move |run| (case, run)));
+        all.skip(self.index).step_by(self.count).collect()
+    }
+}
+
 /// Settings of the execution of a session's runs.
 #[derive(Clone, Copy)]
 pub struct Execution<'a> {
@@ -29,7 +54,7 @@ pub struct Execution<'a> {
     pub jobs: usize,
     /// Set by the caller to stop, and by the session when a run failed: the others then stop as well.
     pub stop: &'a AtomicBool,
-    /// Called with the number of a run, case by case from 0, and the fraction of it that is done.
+    /// Called with the number of a run of the shard, case by case from 0, and the fraction of it that is done.
     pub progress: &'a (dyn Fn(usize, f64) + Sync),
 }
 
@@ -38,6 +63,7 @@ pub(crate) struct Executor<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) engine: &'a dyn Engine,
     pub(crate) folder: Option<&'a PartialFolder>,
+    pub(crate) shard: Shard,
     pub(crate) how: &'a Execution<'a>,
 }
 
@@ -47,8 +73,8 @@ type Results = Mutex<(BTreeMap<RunIndex, StoredRun>, Option<Stopped>)>;
 impl Executor<'_> {
     /// Runs what `finished` does not have yet and adds it there.
     pub(crate) fn run(&self, finished: &mut BTreeMap<RunIndex, StoredRun>) -> Result<(), Stopped> {
-        let (done, open): (Vec<_>, Vec<_>) =
-            indices(self.plan).into_iter().enumerate().partition(|(_, index)| finished.contains_key(index));
+        let own = self.shard.indices(self.plan).into_iter().enumerate();
+        let (done, open): (Vec<_>, Vec<_>) = own.partition(|(_, index)| finished.contains_key(index));
         done.iter().for_each(|(position, _)| (self.how.progress)(*position, 1.0));
         let next = AtomicUsize::new(0);
         let results = Mutex::new((std::mem::take(finished), None));
@@ -99,12 +125,6 @@ impl Executor<'_> {
         (self.how.progress)(position, 1.0);
         Ok(stored)
     }
-}
-
-/// Every run of the plan, case by case.
-pub(crate) fn indices(plan: &Plan) -> Vec<RunIndex> {
-    let cases = 0..plan.cases.len() as u32;
-    cases.flat_map(|case| (0..plan.runs).map(move |run| (case, run))).collect()
 }
 
 /// The seed of run `run` of every case.

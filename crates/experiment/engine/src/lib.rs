@@ -27,7 +27,7 @@ pub use engine::Engine;
 pub use error::{EngineError, ErrorKind, chain};
 
 #[cfg(feature = "sessions")]
-pub use executor::{Execution, Stopped};
+pub use executor::{Execution, Shard, Stopped};
 #[cfg(feature = "sessions")]
 pub use session::{SCENARIO_FILE, Session, jobs};
 #[cfg(feature = "sessions")]

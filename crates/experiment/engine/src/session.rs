@@ -1,7 +1,7 @@
 //! One plan on one engine, from the first run to the result folder.
 
 use crate::environment;
-use crate::executor::{Execution, Executor, Stopped, indices};
+use crate::executor::{Execution, Executor, Shard, Stopped};
 use crate::{Engine, summary};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ pub struct Session<'a> {
     plan: &'a Plan,
     engine: &'a dyn Engine,
     folder: Option<PartialFolder>,
+    shard: Shard,
     finished: BTreeMap<RunIndex, StoredRun>,
     /// CPU time of this process before the session, and what an interrupted predecessor took.
     cpu_before_s: Option<f64>,
@@ -38,17 +39,22 @@ impl<'a> Session<'a> {
         let finished = folder.as_ref().map(|f| f.finished().clone()).unwrap_or_default();
         let cpu_resumed_s = finished.values().filter_map(|run| run.work.cpu_s).sum();
         let cpu_before_s = environment::process_cpu_s();
-        Self { plan, engine, folder, finished, cpu_before_s, cpu_resumed_s }
+        Self { plan, engine, folder, shard: Shard::WHOLE, finished, cpu_before_s, cpu_resumed_s }
     }
 
-    /// Number of runs of the plan.
+    /// The session with a part of its runs; other sessions share the folder ([`vmcc_results::folder::Access::Shared`]).
+    pub fn with_shard(self, shard: Shard) -> Self {
+        Self { shard, ..self }
+    }
+
+    /// Number of runs of the shard, which is the whole plan by default.
     pub fn runs(&self) -> usize {
-        indices(self.plan).len()
+        self.shard.indices(self.plan).len()
     }
 
-    /// Number of runs that are finished, by this session or by one that it resumes.
+    /// Number of these that are finished, by this session or by one that it resumes.
     pub fn finished(&self) -> usize {
-        self.finished.len()
+        self.shard.indices(self.plan).iter().filter(|index| self.finished.contains_key(index)).count()
     }
 
     /// Folder of finished runs, until the result has its name.
@@ -56,12 +62,21 @@ impl<'a> Session<'a> {
         self.folder.as_ref().map(PartialFolder::partial_path)
     }
 
-    /// Runs what is not finished yet.
+    /// Number of runs of the whole plan that are finished by now, also by processes that share the folder, and their number.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn count_all(&self) -> Result<(usize, usize), FolderError> {
+        let finished = self.folder.as_ref().map_or(Ok(self.finished.len()), PartialFolder::count_finished)?;
+        Ok((finished, Shard::WHOLE.indices(self.plan).len()))
+    }
+
+    /// Runs what is not finished yet of the shard.
     ///
     /// # Errors
     /// The first thing that kept a run from being done and kept; those finished before stay so.
     pub fn execute(&mut self, how: &Execution<'_>) -> Result<(), Stopped> {
-        let executor = Executor { plan: self.plan, engine: self.engine, folder: self.folder.as_ref(), how };
+        let executor = Executor { plan: self.plan, engine: self.engine, folder: self.folder.as_ref(), shard: self.shard, how };
         executor.run(&mut self.finished)
     }
 

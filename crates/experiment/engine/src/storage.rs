@@ -5,19 +5,18 @@ use crate::executor::seed_of;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use vmcc_cc::Algorithm;
-use vmcc_results::folder::{self, FolderError, PartialFolder};
+use vmcc_results::folder::{self, Access, FolderError, PartialFolder};
 use vmcc_scenario::Plan;
 
 /// Folders without a name of the user's that may begin in the same second; more are a loop gone wild.
 const MAX_PER_SECOND: u32 = 1000;
 
-/// The folder `out` for the results of `plan` on the engine called `engine`: a new one, or with `resume` the one of an
-/// interrupted session.
+/// The folder `out` for the results of `plan` on the engine called `engine`.
 ///
 /// # Errors
 /// There is something at `out`, or nothing to resume, or the file system refuses.
-pub fn open(out: &Path, plan: &Plan, engine: &str, resume: bool) -> Result<PartialFolder, FolderError> {
-    PartialFolder::open(out, folder_plan(plan, engine), resume)
+pub fn open(out: &Path, plan: &Plan, engine: &str, access: Access) -> Result<PartialFolder, FolderError> {
+    PartialFolder::open(out, folder_plan(plan, engine), access)
 }
 
 /// A new folder called `base`, or with a number behind it if another run of the same second has that name.
@@ -49,7 +48,7 @@ pub fn default_folder(name: &str) -> PathBuf {
 
 fn numbered(base: &Path, plan: &folder::Plan) -> (PathBuf, Result<PartialFolder, FolderError>) {
     let mut target = base.to_owned();
-    let mut opened = PartialFolder::open(&target, plan.clone(), false);
+    let mut opened = PartialFolder::open(&target, plan.clone(), Access::New);
     for number in 2..=MAX_PER_SECOND {
         let Err(FolderError::Exists(_) | FolderError::Unfinished(_) | FolderError::InUse(_)) = opened else {
             break;
@@ -57,7 +56,7 @@ fn numbered(base: &Path, plan: &folder::Plan) -> (PathBuf, Result<PartialFolder,
         let mut name = base.as_os_str().to_owned();
         name.push(format!("-{number}"));
         target = PathBuf::from(name);
-        opened = PartialFolder::open(&target, plan.clone(), false);
+        opened = PartialFolder::open(&target, plan.clone(), Access::New);
     }
     (target, opened)
 }

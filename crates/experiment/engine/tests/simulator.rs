@@ -1,9 +1,10 @@
 //! Running a plan on the simulator through the trait, with no command line anywhere.
 
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use vmcc_engine::{Engine, EngineError, ErrorKind, Execution, Session, Stopped, jobs, open};
-use vmcc_results::folder::{FolderError, read_summary};
+use vmcc_engine::{Engine, EngineError, ErrorKind, Execution, Session, Shard, Stopped, jobs, open};
+use vmcc_results::folder::{Access, FLOWS_FILE, FolderError, SERIES_FILE, read_summary};
 use vmcc_results::{ClaimResult, RunOutput, Summary};
 use vmcc_scenario::{Document, Overrides, Plan, ResolvedCase};
 use vmcc_sim::{SimError, Simulator};
@@ -104,12 +105,47 @@ fn execute(session: &mut Session<'_>, engine: &dyn Engine) -> Result<(), Stopped
 
 /// The whole plan in one go, kept in `out`.
 fn in_one_go(plan: &Plan, out: &Path) -> Summary {
-    let folder = open(out, plan, SIMULATOR.name(), false).unwrap();
+    let folder = open(out, plan, SIMULATOR.name(), Access::New).unwrap();
     let mut session = Session::new(plan, &SIMULATOR, Some(folder));
     execute(&mut session, &SIMULATOR).unwrap();
     let summary = session.summary("a test".into());
     session.assemble(&summary, &inputs()).unwrap().unwrap().publish().unwrap();
     summary
+}
+
+#[test]
+fn shards_that_share_a_folder_give_the_same_results() {
+    let (dir, plan) = (tempfile::tempdir().unwrap(), plan());
+    let whole = in_one_go(&plan, &dir.path().join("whole"));
+    let out = dir.path().join("shared");
+    let run_shard = |number| {
+        let folder = open(&out, &plan, "sim", Access::Shared).unwrap();
+        let mut session = Session::new(&plan, &SIMULATOR, Some(folder)).with_shard(Shard::new(number, 3).unwrap());
+        execute(&mut session, &SIMULATOR).unwrap();
+        assert_eq!(session.finished(), session.runs());
+        session.abandon().unwrap().expect("others share it");
+    };
+    // At the same time, one of them twice; the third never runs.
+    std::thread::scope(|scope| {
+        for number in [1, 2, 2] {
+            let run_shard = &run_shard;
+            scope.spawn(move || run_shard(number));
+        }
+    });
+    let shared = open(&out, &plan, "sim", Access::Shared).unwrap();
+    assert!(matches!(open(&out, &plan, "sim", Access::Resumed), Err(FolderError::InUse(_))), "a shard may still run");
+    drop(shared);
+    let folder = open(&out, &plan, "sim", Access::Resumed).unwrap();
+    let mut session = Session::new(&plan, &SIMULATOR, Some(folder));
+    assert_eq!((session.finished(), session.runs()), (3, 4), "two of the first, one of the second shard");
+    execute(&mut session, &SIMULATOR).unwrap();
+    let summary = session.summary("a test".into());
+    session.assemble(&summary, &inputs()).unwrap().unwrap().publish().unwrap();
+    assert_eq!(summary.cases, whole.cases);
+    for file in [FLOWS_FILE, SERIES_FILE] {
+        assert_eq!(fs::read(out.join(file)).unwrap(), fs::read(dir.path().join("whole").join(file)).unwrap(), "{file}");
+    }
+    assert!(matches!(open(&out, &plan, "sim", Access::Shared), Err(FolderError::Exists(_))));
 }
 
 #[test]
@@ -119,7 +155,7 @@ fn interrupted_session_resumes_to_the_same_results() {
 
     let out = dir.path().join("parts");
     let interrupted = Disguised::new(SIMULATOR.name(), Some(2));
-    let folder = open(&out, &plan, interrupted.name(), false).unwrap();
+    let folder = open(&out, &plan, interrupted.name(), Access::New).unwrap();
     let mut session = Session::new(&plan, &interrupted, Some(folder));
     let stopped = execute(&mut session, &interrupted).unwrap_err();
     assert!(matches!(stopped, Stopped::Interrupted), "{stopped}");
@@ -127,8 +163,8 @@ fn interrupted_session_resumes_to_the_same_results() {
     let kept = session.abandon().unwrap().expect("two finished runs");
     assert!(kept.exists() && !out.exists());
 
-    assert!(matches!(open(&out, &plan, "sim", false), Err(FolderError::Unfinished(_))), "not by accident");
-    let folder = open(&out, &plan, "sim", true).unwrap();
+    assert!(matches!(open(&out, &plan, "sim", Access::New), Err(FolderError::Unfinished(_))), "not by accident");
+    let folder = open(&out, &plan, "sim", Access::Resumed).unwrap();
     let mut session = Session::new(&plan, &SIMULATOR, Some(folder));
     assert_eq!(session.finished(), 2);
     let begun = AtomicUsize::new(0);

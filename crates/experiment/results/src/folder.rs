@@ -8,7 +8,8 @@
 //! <folder>.partial/result/              the finished folder, renamed to <folder> as the last step
 //! ```
 //!
-//! An interrupted run leaves the sibling with its finished parts, and the same command can resume it.
+//! An interrupted run leaves the sibling with its finished parts, and the same command can resume it. Several processes may add
+//! parts to one sibling ([`Access::Shared`]).
 
 use crate::parquet_files::{self, RunKey, SetColumns, TableError};
 use crate::{Metrics, RunOutput, Settings, Summary, Work};
@@ -148,6 +149,17 @@ impl Plan {
     }
 }
 
+/// Use of a partial folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// A new one, for this process alone.
+    New,
+    /// That of an interrupted run, for this process alone.
+    Resumed,
+    /// A new one or that of other processes, which add parts at the same time.
+    Shared,
+}
+
 /// The figures of a finished run; its flows and series lie beside it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredRun {
@@ -172,38 +184,39 @@ pub struct PartialFolder {
     plan: Plan,
     columns: SetColumns,
     finished: BTreeMap<RunIndex, StoredRun>,
+    access: Access,
     /// Held for its lock.
     _lock: File,
 }
 
 impl PartialFolder {
-    /// Prepares to make `target`, or takes up an interrupted run of the same plan.
+    /// Prepares to make `target`, or takes up a run of the same plan.
     ///
     /// # Errors
     /// When `target` exists and is not empty, an interrupted run is in the way (or, resuming, is missing or of
     /// another plan), another process is at it, or the file system refuses.
-    pub fn open(target: &Path, plan: Plan, resume: bool) -> Result<Self, FolderError> {
+    pub fn open(target: &Path, plan: Plan, access: Access) -> Result<Self, FolderError> {
         check_target(target)?;
         let partial = sibling(target)?;
         let exists = fs::exists(&partial).map_err(|e| FolderError::io(&partial, e))?;
-        let lock = match (exists, resume) {
-            (true, false) => return Err(in_the_way(partial)),
-            (false, true) => return Err(FolderError::NothingToResume(partial)),
-            (true, true) => lock(&partial)?,
-            (false, false) => create_partial(&partial, &plan)?,
+        let (lock, is_new) = match (exists, access) {
+            (true, Access::New) => return Err(in_the_way(partial)),
+            (false, Access::Resumed) => return Err(FolderError::NothingToResume(partial)),
+            (true, _) => (lock(&partial, access)?, false),
+            (false, _) => create_partial(&partial, &plan, access)?,
         };
-        if resume {
-            check_plan(&partial, &plan)?;
-        } else {
+        if is_new {
             // A run of the same name may have come to its end after the first look.
             check_target(target).inspect_err(|_| drop(fs::remove_dir_all(&partial)))?;
+        } else {
+            check_plan(&partial, &plan)?;
         }
         let columns = SetColumns::of(&plan.cases);
         let finished = read_parts(&partial, &plan)?;
-        Ok(Self { target: target.to_owned(), partial, plan, columns, finished, _lock: lock })
+        Ok(Self { target: target.to_owned(), partial, plan, columns, finished, access, _lock: lock })
     }
 
-    /// Runs that an interrupted predecessor finished.
+    /// Runs that others finished before: an interrupted predecessor, or processes that share the folder.
     pub fn finished(&self) -> &BTreeMap<RunIndex, StoredRun> {
         &self.finished
     }
@@ -213,10 +226,10 @@ impl PartialFolder {
         &self.partial
     }
 
-    /// Keeps a finished run. May be called from several threads for different runs.
+    /// Keeps a finished run. May be called from several threads and, where the folder is shared, processes.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing of this run is left.
+    /// When it cannot be written; then the run does not count as finished.
     pub fn store(&self, index: RunIndex, seed: u64, output: &RunOutput) -> Result<StoredRun, FolderError> {
         let stored = StoredRun {
             seed,
@@ -224,12 +237,7 @@ impl PartialFolder {
             work: output.work,
             warnings: output.warnings.clone(),
         };
-        self.write_part(index, &stored, output).inspect_err(|_| {
-            for extension in ["json", "flows.parquet", "series.parquet"] {
-                // The file may not exist; what matters is the first error, which the caller gets.
-                let _ = fs::remove_file(self.part(index, extension));
-            }
-        })?;
+        self.write_part(index, &stored, output)?;
         Ok(stored)
     }
 
@@ -237,17 +245,14 @@ impl PartialFolder {
         let no_settings = Settings::new();
         let set = self.plan.cases.get(index.0 as usize).unwrap_or(&no_settings);
         let key = RunKey { case: index.0, run: index.1, seed: stored.seed, set };
-        let (flows, series) = (self.part(index, "flows.parquet"), self.part(index, "series.parquet"));
-        // Leftovers of a run that was killed before its JSON was written.
-        for stale in [&flows, &series] {
-            if let Err(e) = fs::remove_file(stale)
-                && e.kind() != io::ErrorKind::NotFound
-            {
-                return Err(FolderError::io(stale, e));
-            }
-        }
+        let staged = temporary(0o777).tempdir_in(&self.partial).map_err(|e| FolderError::io(&self.partial, e))?;
+        let (flows, series) = (staged.path().join(FLOWS_FILE), staged.path().join(SERIES_FILE));
         parquet_files::write_flows(&flows, &self.columns, key, output)?;
         parquet_files::write_series(&series, &self.columns, key, &output.series)?;
+        for (made, extension) in [(flows, "flows.parquet"), (series, "series.parquet")] {
+            let part = self.part(index, extension);
+            fs::rename(&made, &part).map_err(|e| FolderError::io(&part, e))?;
+        }
         write_json(&self.part(index, "json"), stored)
     }
 
@@ -293,13 +298,21 @@ impl PartialFolder {
         (0..cases).flat_map(move |case| (0..runs).map(move |run| (case, run)))
     }
 
+    /// Number of runs that are finished now, by all processes.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn count_finished(&self) -> Result<usize, FolderError> {
+        read_parts(&self.partial, &self.plan).map(|parts| parts.len())
+    }
+
     /// Ends an interrupted run. Keeps the finished runs and returns where, or removes everything when there is
-    /// none.
+    /// none and no other process shares it.
     ///
     /// # Errors
     /// When the folder cannot be read or removed.
     pub fn abandon(self) -> Result<Option<PathBuf>, FolderError> {
-        if read_parts(&self.partial, &self.plan)?.is_empty() {
+        if self.access != Access::Shared && self.count_finished()? == 0 {
             remove_dir(&self.partial)?;
             return Ok(None);
         }
@@ -399,7 +412,7 @@ fn check_target(target: &Path) -> Result<(), FolderError> {
 
 /// A partial folder that is there already: somebody is at it, or was interrupted.
 fn in_the_way(partial: PathBuf) -> FolderError {
-    match lock(&partial) {
+    match lock(&partial, Access::Resumed) {
         Err(in_use @ FolderError::InUse(_)) => in_use,
         _ => FolderError::Unfinished(partial),
     }
@@ -416,29 +429,30 @@ fn sibling(target: &Path) -> Result<PathBuf, FolderError> {
 }
 
 /// Makes the partial folder and returns its lock. It gets its name when it is whole and locked: of two that start at
-/// the same time one finds it there, in use.
-fn create_partial(partial: &Path, plan: &Plan) -> Result<File, FolderError> {
+/// the same time one finds it there, in use, or shares it; then the result is false.
+fn create_partial(partial: &Path, plan: &Plan, access: Access) -> Result<(File, bool), FolderError> {
     let parent = partial.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(|e| FolderError::io(parent, e))?;
     let made = temporary(0o777).tempdir_in(parent).map_err(|e| FolderError::io(partial, e))?;
     let parts = made.path().join(PARTS_DIR);
     fs::create_dir(&parts).map_err(|e| FolderError::io(&parts, e))?;
     write_json(&made.path().join(PLAN_FILE), plan)?;
-    let lock = lock(made.path())?;
+    let own = lock(made.path(), access)?;
     match fs::rename(made.path(), partial) {
         Ok(()) => {
             let _its_old_name = made.keep();
-            Ok(lock)
+            Ok((own, true))
         }
+        Err(_) if partial.exists() && access == Access::Shared => Ok((lock(partial, access)?, false)),
         Err(_) if partial.exists() => Err(in_the_way(partial.to_owned())),
         Err(e) => Err(FolderError::io(partial, e)),
     }
 }
 
-fn lock(partial: &Path) -> Result<File, FolderError> {
+fn lock(partial: &Path, access: Access) -> Result<File, FolderError> {
     let path = partial.join(PLAN_FILE);
     let file = vmcc_config::open_regular(&path).map_err(|e| FolderError::read(&path, e))?;
-    match file.try_lock() {
+    match if access == Access::Shared { file.try_lock_shared() } else { file.try_lock() } {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(FolderError::InUse(partial.to_owned())),
         Err(fs::TryLockError::Error(e)) => Err(FolderError::io(&path, e)),

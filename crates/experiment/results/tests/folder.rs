@@ -4,7 +4,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use vmcc_results::folder::{FolderError, PartialFolder, Plan, StoredRun, read_summary};
+use vmcc_results::folder::{Access, FolderError, PartialFolder, Plan, StoredRun, read_summary};
 use vmcc_results::parquet_files::read_columns;
 use vmcc_results::{
     Case, Environment, FlowRecord, Metrics, Run, RunOutput, SCHEMA_VERSION, Settings, Summary, Work,
@@ -76,7 +76,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn complete_run_leaves_its_folder_only() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
-    let folder = PartialFolder::open(&target, plan(), false).unwrap();
+    let folder = PartialFolder::open(&target, plan(), Access::New).unwrap();
     let runs =
         (0..2).map(|case| folder.store((case, 0), 7, &output(f64::from(case) + 0.1)).unwrap()).collect();
     let expected = summary(runs);
@@ -96,9 +96,9 @@ fn existing_folder_is_refused_unless_empty() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
     fs::create_dir(&target).unwrap();
-    PartialFolder::open(&target, plan(), false).unwrap().abandon().unwrap();
+    PartialFolder::open(&target, plan(), Access::New).unwrap().abandon().unwrap();
     fs::write(target.join("thesis.txt"), "mine").unwrap();
-    let refused = PartialFolder::open(&target, plan(), false);
+    let refused = PartialFolder::open(&target, plan(), Access::New);
     assert!(matches!(refused, Err(FolderError::Exists(_))), "{refused:?}");
     assert_eq!(names(dir.path()), ["out"]);
 }
@@ -107,21 +107,21 @@ fn existing_folder_is_refused_unless_empty() {
 fn interrupted_run_keeps_finished_cases_and_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
-    let folder = PartialFolder::open(&target, plan(), false).unwrap();
+    let folder = PartialFolder::open(&target, plan(), Access::New).unwrap();
     let first = folder.store((0, 0), 7, &output(1.0 / 3.0)).unwrap();
     let kept = folder.abandon().unwrap().expect("a finished run is kept");
 
-    let again = PartialFolder::open(&target, plan(), false);
+    let again = PartialFolder::open(&target, plan(), Access::New);
     assert!(matches!(again, Err(FolderError::Unfinished(ref p)) if *p == kept), "{again:?}");
     let mut other = plan();
     other.seeds = vec![8];
-    let other = PartialFolder::open(&target, other, true);
+    let other = PartialFolder::open(&target, other, Access::Resumed);
     assert!(
         matches!(other, Err(FolderError::OtherPlan { ref differs, .. }) if differs.contains("seed")),
         "{other:?}"
     );
 
-    let resumed = PartialFolder::open(&target, plan(), true).unwrap();
+    let resumed = PartialFolder::open(&target, plan(), Access::Resumed).unwrap();
     assert_eq!(resumed.finished().get(&(0, 0)), Some(&first), "figures survive bit for bit");
     let second = resumed.store((1, 0), 7, &output(2.0)).unwrap();
     resumed.assemble(&summary(vec![first, second]), &[]).unwrap().publish().unwrap();
@@ -131,7 +131,7 @@ fn interrupted_run_keeps_finished_cases_and_resumes() {
 #[test]
 fn interrupted_run_without_results_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = PartialFolder::open(&dir.path().join("out"), plan(), false).unwrap();
+    let folder = PartialFolder::open(&dir.path().join("out"), plan(), Access::New).unwrap();
     assert_eq!(folder.abandon().unwrap(), None);
     assert!(names(dir.path()).is_empty());
 }
@@ -140,13 +140,13 @@ fn interrupted_run_without_results_leaves_nothing() {
 fn shared_folder_and_resume_without_results_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("out");
-    let nothing = PartialFolder::open(&target, plan(), true);
+    let nothing = PartialFolder::open(&target, plan(), Access::Resumed);
     assert!(matches!(nothing, Err(FolderError::NothingToResume(_))), "{nothing:?}");
-    let _first = PartialFolder::open(&target, plan(), false).unwrap();
-    let second = PartialFolder::open(&target, plan(), true);
+    let _first = PartialFolder::open(&target, plan(), Access::New).unwrap();
+    let second = PartialFolder::open(&target, plan(), Access::Resumed);
     assert!(matches!(second, Err(FolderError::InUse(_))), "{second:?}");
     // Nobody was interrupted: advice to remove it would destroy what the first one is doing.
-    let third = PartialFolder::open(&target, plan(), false);
+    let third = PartialFolder::open(&target, plan(), Access::New);
     assert!(matches!(third, Err(FolderError::InUse(_))), "{third:?}");
 }
 
@@ -157,7 +157,7 @@ fn concurrent_starts_create_one_folder() {
         let target = dir.path().join("out");
         let opened: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> =
-                (0..8).map(|_| scope.spawn(|| PartialFolder::open(&target, plan(), false))).collect();
+                (0..8).map(|_| scope.spawn(|| PartialFolder::open(&target, plan(), Access::New))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let in_use = opened.iter().filter(|o| matches!(o, Err(FolderError::InUse(_)))).count();
@@ -171,7 +171,7 @@ fn other_folders_are_refused_as_results() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "mine").unwrap();
-    let out = PartialFolder::open(&file, plan(), false);
+    let out = PartialFolder::open(&file, plan(), Access::New);
     assert!(matches!(out, Err(FolderError::NotAFolder(_))), "{out:?}");
     for path in [file, dir.path().join("nothing"), dir.path().to_owned()] {
         let read = read_summary(&path);

@@ -164,11 +164,11 @@ fn diagnostics_name_line_and_suggestion() {
 
 #[test]
 fn endpoint_rules_apply_where_an_earlier_one_does_not() {
-    let rule = |nic, family| {
-        format!("[[host.mptcp.endpoint]]\nnic = '{nic}'\nfamily = '{family}'\nflags = ['subflow']\n")
-    };
     let accepted = |rules: [(&str, &str); 2]| {
-        Config::parse("test", &rules.map(|(nic, family)| rule(nic, family)).concat()).is_ok()
+        let text = rules.map(|(nic, family)| {
+            format!("[[host.mptcp.endpoint]]\nnic = '{nic}'\nfamily = '{family}'\nflags = ['subflow']\n")
+        });
+        Config::parse("test", &text.concat()).is_ok()
     };
     assert!(accepted([("eth1", "any"), ("eth*", "any")]));
     assert!(accepted([("eth1", "ipv4"), ("eth1", "ipv6")]));
