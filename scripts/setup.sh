@@ -12,6 +12,7 @@
 #   guest   QEMU and the kernels of `make kernels` (KERNELS="6.1 7" chooses among the series)
 #   deb     what `make deb` packs with
 #   apps    applications that workloads run: Redis, PostgreSQL, sshd, FTP (some install a service)
+#   clusters  Slurm and Ray, for tests of sweeps on several machines (installs services)
 #   docs    the generator of the documents' site (in target)
 #   test    deb, docs, clang-format, shellcheck, Python libraries that open result files, Prometheus (in target)
 #
@@ -42,7 +43,7 @@ host_runs_kernel_engine() {
 groups=()
 for word in "${@:-demo}"; do
 	case $word in
-	build | run | guest | deb | docs | apps) groups+=("$word") ;;
+	build | run | guest | deb | docs | apps | clusters) groups+=("$word") ;;
 	test) groups+=(test deb docs) ;;
 	demo)
 		groups+=(build run)
@@ -228,7 +229,7 @@ install_python() {
 	! cmp -s "$wanted" "$venv/installed.txt" || return 0
 	say "installing into target/$1: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
 	python3 -m venv "$venv"
-	"$venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" ||
+	"$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$wanted" ||
 		stop "pip install failed: check the network and pip's index, then run this again."
 	cp "$wanted" "$venv/installed.txt"
 }
@@ -268,6 +269,11 @@ for group in "${groups[@]}"; do
 	test)
 		install_python python python-requirements.txt
 		unpack_tools
+		;;
+	clusters)
+		install_python python python-requirements.txt
+		"$root/target/python/bin/python" -m pip install -q --disable-pip-version-check ray ||
+			stop "pip install ray failed: check the network and pip's index, then run this again."
 		;;
 	esac
 done

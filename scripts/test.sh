@@ -21,14 +21,14 @@ vmcc=$target/debug/vmcc
 mkdir -p "$target"
 in_turn=(flock "$(realpath "$target")/algorithms.lock")
 
-all_stages=(rust-format c-format shell prose site portable clippy ports root guests agents libraries kernel timeless matrix demo)
+all_stages=(rust-format c-format shell prose site portable clippy ports root guests agents libraries kernel python timeless matrix demo)
 # On demand, and in CI where they belong to a job.
-more_stages=(release more-guests)
+more_stages=(release more-guests clusters)
 # Guests mostly wait for their timers. Meanwhile, at idle priority, run stages that only compute, in lanes: what needs no
 # guest, and guests whose verdicts depend on no clock. Root tests judge what this machine carries, links in user space
 # included, and idle priority takes from them what two virtual processors share: they have the machine for themselves.
 leaves_room=(guests demo)
-computing=(libraries kernel release)
+computing=(libraries kernel python release)
 patient=(timeless more-guests)
 more_patient=(matrix)
 # Waits most of its time and measures no rate, so it runs beside guests, at no lower priority.
@@ -165,6 +165,28 @@ stage_kernel() {
 			>"$logs/list-kernel" &&
 		threads=2 run_together "$logs/list-kernel"
 }
+
+# The Python package as pip installs it: the wheel, with the program in it.
+stage_python() {
+	install_wheel && (cd py && "$python" -m mypy python) && test_python -m 'not cluster'
+}
+
+# Sweeps on Slurm and Ray.
+stage_clusters() {
+	command -v sbatch >/dev/null && "$python" -c 'import ray' || cannot "no Slurm or Ray; run: scripts/setup.sh clusters" || return
+	install_wheel && test_python -m cluster
+}
+
+python=$PWD/target/python/bin/python
+
+install_wheel() {
+	"$python" -c 'import maturin' || cannot "no Python libraries; run: scripts/setup.sh test" || return
+	rm -rf "$logs/wheel"
+	(cd py && "$python" -m maturin build --quiet --profile dev --out "$logs/wheel") &&
+		"$python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$logs"/wheel/*.whl
+}
+
+test_python() { (cd py && env -u VMCC "$python" -m pytest --quiet -p no:cacheprovider "$@"); }
 
 portable_folders() { # of the default members that are the same with kernel code
 	cargo metadata --locked --no-deps --format-version 1 | python3 -c '
