@@ -253,7 +253,8 @@ pub(crate) struct DemoOptions {
 
 /// `2/8`: the second of eight.
 fn shard(text: &str) -> Result<Shard, String> {
-    let numbers = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    let numbers =
+        text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
     let shard = numbers.and_then(|(index, count)| Shard::new(index, count));
     shard.ok_or_else(|| "a part and the number of parts are expected, from 1/N to N/N".to_owned())
 }

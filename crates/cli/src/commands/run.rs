@@ -79,7 +79,12 @@ impl Prepared {
         }
         let (finished, runs) = session.count_all().map_err(|e| folder_failure(&e, &target))?;
         let resume = command::command(options, plan, engine.name(), Some(&target));
-        let answer = ShardAnswer { runs_of_shard: session.runs(), finished, runs, finish: format!("{resume} --resume") };
+        let answer = ShardAnswer {
+            runs_of_shard: session.runs(),
+            finished,
+            runs,
+            finish: format!("{resume} --resume"),
+        };
         ui.answer(&answer, || {
             let own = counted(answer.runs_of_shard, "run");
             format!("{own} of this part made, {finished} of all {runs} finished\nResults: {}", answer.finish)

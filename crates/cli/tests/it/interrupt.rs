@@ -65,7 +65,8 @@ fn shards_and_a_killed_one_give_the_same_results() {
     let left = 120 - finished(dir.path());
     assert!((1..=28).contains(&left), "{left}");
     let (_, resumed) = json(dir.path(), &[&ARGUMENTS[..], &["--resume"]].concat());
-    let (_, whole) = json(dir.path(), &["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--out", "whole"]);
+    let (_, whole) =
+        json(dir.path(), &["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--out", "whole"]);
     assert_eq!(resumed["cases"], whole["cases"]);
     for file in ["flows.parquet", "series.parquet", "scenario.toml"] {
         let read = |folder: &str| fs::read(dir.path().join(folder).join(file)).unwrap();
@@ -76,7 +77,8 @@ fn shards_and_a_killed_one_give_the_same_results() {
 #[test]
 fn shards_that_do_not_exist_are_refused() {
     let dir = folder();
-    for (shard, message) in [("0/4", "from 1/N to N/N"), ("5/4", "from 1/N to N/N"), ("x", "from 1/N to N/N")] {
+    for (shard, message) in [("0/4", "from 1/N to N/N"), ("5/4", "from 1/N to N/N"), ("x", "from 1/N to N/N")]
+    {
         let ended = start_with(dir.path(), &["--shard", shard]).wait_with_output().unwrap();
         let text = String::from_utf8(ended.stderr).unwrap();
         assert!(ended.status.code() == Some(2) && text.contains(message), "{shard}: {text}");

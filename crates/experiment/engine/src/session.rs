@@ -76,7 +76,13 @@ impl<'a> Session<'a> {
     /// # Errors
     /// The first thing that kept a run from being done and kept; those finished before stay so.
     pub fn execute(&mut self, how: &Execution<'_>) -> Result<(), Stopped> {
-        let executor = Executor { plan: self.plan, engine: self.engine, folder: self.folder.as_ref(), shard: self.shard, how };
+        let executor = Executor {
+            plan: self.plan,
+            engine: self.engine,
+            folder: self.folder.as_ref(),
+            shard: self.shard,
+            how,
+        };
         executor.run(&mut self.finished)
     }
 

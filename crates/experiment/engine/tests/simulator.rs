@@ -120,7 +120,8 @@ fn shards_that_share_a_folder_give_the_same_results() {
     let out = dir.path().join("shared");
     let run_shard = |number| {
         let folder = open(&out, &plan, "sim", Access::Shared).unwrap();
-        let mut session = Session::new(&plan, &SIMULATOR, Some(folder)).with_shard(Shard::new(number, 3).unwrap());
+        let mut session =
+            Session::new(&plan, &SIMULATOR, Some(folder)).with_shard(Shard::new(number, 3).unwrap());
         execute(&mut session, &SIMULATOR).unwrap();
         assert_eq!(session.finished(), session.runs());
         session.abandon().unwrap().expect("others share it");
@@ -133,7 +134,10 @@ fn shards_that_share_a_folder_give_the_same_results() {
         }
     });
     let shared = open(&out, &plan, "sim", Access::Shared).unwrap();
-    assert!(matches!(open(&out, &plan, "sim", Access::Resumed), Err(FolderError::InUse(_))), "a shard may still run");
+    assert!(
+        matches!(open(&out, &plan, "sim", Access::Resumed), Err(FolderError::InUse(_))),
+        "a shard may still run"
+    );
     drop(shared);
     let folder = open(&out, &plan, "sim", Access::Resumed).unwrap();
     let mut session = Session::new(&plan, &SIMULATOR, Some(folder));
@@ -143,7 +147,11 @@ fn shards_that_share_a_folder_give_the_same_results() {
     session.assemble(&summary, &inputs()).unwrap().unwrap().publish().unwrap();
     assert_eq!(summary.cases, whole.cases);
     for file in [FLOWS_FILE, SERIES_FILE] {
-        assert_eq!(fs::read(out.join(file)).unwrap(), fs::read(dir.path().join("whole").join(file)).unwrap(), "{file}");
+        assert_eq!(
+            fs::read(out.join(file)).unwrap(),
+            fs::read(dir.path().join("whole").join(file)).unwrap(),
+            "{file}"
+        );
     }
     assert!(matches!(open(&out, &plan, "sim", Access::Shared), Err(FolderError::Exists(_))));
 }
@@ -163,7 +171,10 @@ fn interrupted_session_resumes_to_the_same_results() {
     let kept = session.abandon().unwrap().expect("two finished runs");
     assert!(kept.exists() && !out.exists());
 
-    assert!(matches!(open(&out, &plan, "sim", Access::New), Err(FolderError::Unfinished(_))), "not by accident");
+    assert!(
+        matches!(open(&out, &plan, "sim", Access::New), Err(FolderError::Unfinished(_))),
+        "not by accident"
+    );
     let folder = open(&out, &plan, "sim", Access::Resumed).unwrap();
     let mut session = Session::new(&plan, &SIMULATOR, Some(folder));
     assert_eq!(session.finished(), 2);

@@ -245,7 +245,8 @@ impl PartialFolder {
         let no_settings = Settings::new();
         let set = self.plan.cases.get(index.0 as usize).unwrap_or(&no_settings);
         let key = RunKey { case: index.0, run: index.1, seed: stored.seed, set };
-        let staged = temporary(0o777).tempdir_in(&self.partial).map_err(|e| FolderError::io(&self.partial, e))?;
+        let staged =
+            temporary(0o777).tempdir_in(&self.partial).map_err(|e| FolderError::io(&self.partial, e))?;
         let (flows, series) = (staged.path().join(FLOWS_FILE), staged.path().join(SERIES_FILE));
         parquet_files::write_flows(&flows, &self.columns, key, output)?;
         parquet_files::write_series(&series, &self.columns, key, &output.series)?;
