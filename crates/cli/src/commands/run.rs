@@ -144,6 +144,8 @@ fn open(
     engine: &str,
     ui: &Ui,
 ) -> Result<(PathBuf, Option<PartialFolder>), Failure> {
+    // Before the folder, so that no interrupt leaves an empty one.
+    interrupt::listen()?;
     if let Some(out) = &options.common.out {
         let access = match options.shard {
             Some(_) => Access::Shared,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use vmcc_external::External;
 use vmcc_metrics::unit::digits;
 use vmcc_scenario::{Document, Overrides, shell_word};
@@ -29,8 +30,10 @@ pub(crate) fn search(options: &SearchOptions, ui: &Ui) -> Result<Exit, Failure> 
     let settings = settings(options);
     settings.check(&subject).map_err(search_failure)?;
     let target = options.out.clone().unwrap_or_else(|| vmcc_engine::default_folder(&plan.name));
+    // Before the folder, so that no interrupt leaves an empty one.
+    let stop = interrupt::listen()?;
     let made = prepare(&target)?;
-    let outcome = perform(options, &subject, &settings, ui);
+    let outcome = perform(options, &subject, &settings, (stop, ui));
     if outcome.is_err() && made {
         // Nothing was found, so the folder is empty.
         let _ = fs::remove_dir(&target);
@@ -65,7 +68,7 @@ fn perform(
     options: &SearchOptions,
     subject: &Subject,
     settings: &Settings,
-    ui: &Ui,
+    (stop, ui): (&AtomicBool, &Ui),
 ) -> Result<Outcome, Failure> {
     ui.note(&format!(
         "{}: {} compared with TCP ({}), at most {}",
@@ -74,7 +77,6 @@ fn perform(
         subject.control(),
         counted(options.budget, "run")
     ));
-    let stop = interrupt::listen()?;
     let engine = Simulator::default();
     let bar = Progress::new(ui, options.budget as usize, 0);
     let progress = |run| bar.update(run, 1.0);
