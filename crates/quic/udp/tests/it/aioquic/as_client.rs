@@ -9,8 +9,9 @@ use crate::forward::{Faults, Forward};
 use crate::hq::{self, bytes};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use vmcc_transport::Route;
+use vmcc_transport::{Config, Route};
 use vmcc_udp::{Connection, Endpoint};
+use vmcc_units::time::Span;
 
 /// An address of the loopback.
 fn loopback(port: u16) -> SocketAddr {
@@ -21,7 +22,8 @@ async fn connect(remote: SocketAddr) -> Connection {
     let endpoint = Endpoint::new(None).unwrap();
     let local = if remote.is_ipv4() { loopback(0) } else { SocketAddr::from((Ipv6Addr::LOCALHOST, 0)) };
     let route = Route { local: endpoint.bind(local).unwrap(), remote };
-    let config = Arc::new(vmcc_udp::config());
+    // With a third of all datagrams lost, probes may all be lost for longer than the default.
+    let config = Arc::new(Config { idle_timeout: Span::from_secs(180), ..vmcc_udp::config() });
     let connection = endpoint.connect_route(hq::client(), config, "localhost", route).unwrap();
     connection.connected().await.unwrap();
     assert!(!connection.is_multipath(), "the peer does not speak it");
