@@ -332,7 +332,8 @@ impl<'a> Reconciler<'a> {
     fn add_warnings(&mut self, place: &Place, settings: &Settings) {
         if settings.mptcp != Mptcp::default() && !mptcp::kernel_manages_paths() {
             self.warnings.insert(format!(
-                "{}: `mptcp` of the file has no effect on new connections: user space manages their paths                  (`net.mptcp.pm_type` is 1); set it to 0, or leave `mptcp` out and run a path manager such as mptcpd",
+                "{}: `mptcp` of the file has no effect on new connections: user space manages their paths \
+                 (`net.mptcp.pm_type` is 1); set it to 0, or leave `mptcp` out and run a path manager such as mptcpd",
                 place.name
             ));
         }
