@@ -21,14 +21,14 @@ vmcc=$target/debug/vmcc
 mkdir -p "$target"
 in_turn=(flock "$(realpath "$target")/algorithms.lock")
 
-all_stages=(rust-format c-format shell prose site portable clippy ports root guests agents libraries kernel python timeless matrix demo)
+all_stages=(rust-format c-format shell prose site portable python clippy ports root guests agents libraries kernel timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests clusters)
 # Guests mostly wait for their timers. Meanwhile, at idle priority, run stages that only compute, in lanes: what needs no
 # guest, and guests whose verdicts depend on no clock. Root tests judge what this machine carries, links in user space
 # included, and idle priority takes from them what two virtual processors share: they have the machine for themselves.
 leaves_room=(guests demo)
-computing=(libraries kernel python release)
+computing=(libraries kernel release)
 patient=(timeless more-guests)
 more_patient=(matrix)
 # Waits most of its time and measures no rate, so it runs beside guests, at no lower priority.
@@ -166,7 +166,8 @@ stage_kernel() {
 		threads=2 run_together "$logs/list-kernel"
 }
 
-# The Python package as pip installs it: the wheel, with the program in it.
+# The Python package as pip installs it: the wheel, with the program in it. That is the portable one, which the next build replaces: no
+# other stage may run meanwhile.
 stage_python() {
 	install_wheel && (cd py && "$python" -m mypy python) && test_python -m 'not cluster'
 }
