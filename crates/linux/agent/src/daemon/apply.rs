@@ -6,7 +6,7 @@
 use super::contention::Contention;
 use super::event::Event;
 use super::record::{Entry, Place, Record};
-use super::resource::{HALF_DONE, Resource, ResourceError, is_same_value, settling_text};
+use super::resource::{HALF_DONE, OTHER_BUILD, Resource, ResourceError, is_same_value, settling_text};
 use super::usage::Usage;
 use nix::net::if_::if_indextoname;
 
@@ -85,6 +85,9 @@ pub(crate) fn apply(
 ) -> Result<(), ResourceError> {
     let object = resource.object();
     let now = resource.read()?;
+    if now.as_deref() == Some(OTHER_BUILD) {
+        return Err(ResourceError::SomebodyElse { found: OTHER_BUILD.to_owned() });
+    }
     let entry = record.find(place, resource).filter(|entry| !is_of_another_object(entry, object));
     let next_step = match next_step(now.as_deref(), entry, desired, resource.is_exclusive(), object) {
         Step::Set if !contention.guard_settles && entry.is_some_and(|entry| entry.seen == Some(object)) => {
@@ -217,7 +220,8 @@ pub(crate) fn roll_back(
         return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
     }
     if now != entry.before {
-        if !now.as_ref().is_some_and(|now| is_ours(entry, now)) {
+        // An algorithm on record that an agent before an upgrade has loaded is taken down all the same.
+        if !now.as_ref().is_some_and(|now| now == OTHER_BUILD || is_ours(entry, now)) {
             let (found, before) = (now, entry.before.clone());
             events.push(Event::LeftAlone { place, what, found, before });
             return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);

@@ -74,6 +74,9 @@ impl Limit {
 /// The value of a cgroup whose TCP sockets become MPTCP sockets.
 pub(crate) const UPGRADED: &str = "mptcp";
 
+/// The value of an algorithm that another build of vmcc has loaded, for example the one before an upgrade: its parameters are unreadable.
+pub(crate) const OTHER_BUILD: &str = "another build of vmcc";
+
 /// The value of a port whose change a killed process did not finish.
 pub(crate) const HALF_DONE: &str = "half done";
 
@@ -324,8 +327,7 @@ fn show(file: &std::path::Path) -> String {
 fn read_algorithm(name: &str) -> Result<Option<String>, ResourceError> {
     let found = vmcc_bpf::list()?.into_iter().find(|status| status.kernel_name == name);
     let Some(status) = found.filter(|status| status.kept) else { return Ok(None) };
-    let somebody = || ResourceError::SomebodyElse { found: "another build of vmcc".to_owned() };
-    Ok(Some(params_text(&status.parameters.ok_or_else(somebody)?)))
+    Ok(Some(status.parameters.as_ref().map_or_else(|| OTHER_BUILD.to_owned(), params_text)))
 }
 
 /// `up g=0.0625 theta=5`: with every parameter, as [`Params::set`] reads it.
