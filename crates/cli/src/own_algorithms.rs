@@ -26,6 +26,20 @@ pub(crate) fn load(files: &[PathBuf], ui: &Ui) -> Result<Vec<External>, Failure>
     if stop.load(Ordering::SeqCst) { Err(Failure::interrupted("interrupted")) } else { loaded }
 }
 
+/// Files that results keep of them: their texts, and the headers beside them. Of two headers with one name, that of the first.
+pub(crate) fn files(own: &[External]) -> Vec<(String, &[u8])> {
+    let mut files: Vec<(String, &[u8])> = Vec::new();
+    for own in own {
+        files.push((own.source.file_name(), own.source.text.as_bytes()));
+        for (name, content) in &own.headers {
+            if files.iter().all(|(there, _)| there != name) {
+                files.push((name.clone(), content.as_slice()));
+            }
+        }
+    }
+    files
+}
+
 /// Compiles them for the kernel as well.
 #[cfg(feature = "kernel")]
 pub(crate) fn compile(own: &[External]) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ use crate::table::wrapped;
 use crate::ui::{Ui, counted};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use vmcc_config::did_you_mean;
 use vmcc_engine::{Engine, Execution, SCENARIO_FILE, Session, Shard, Stopped};
 use vmcc_external::External;
@@ -21,8 +22,8 @@ use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::{Document, Overrides, Plan, Scale, metrics};
 
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
-    if let Some(shard) = options.shard {
-        return prepare(options, ui)?.perform_shard(options, shard, ui);
+    if options.shard.is_some() {
+        return prepare(options, ui)?.perform_shard(options, ui);
     }
     let (summary, text) = prepare(options, ui)?.perform(options, ui)?;
     ui.answer(&summary, || text);
@@ -50,14 +51,7 @@ pub(crate) fn prepare(options: &RunOptions, ui: &Ui) -> Result<Prepared, Failure
 impl Prepared {
     /// Runs it and gives the results their folder. Returns them, also as a text for people.
     pub(crate) fn perform(&self, options: &RunOptions, ui: &Ui) -> Result<(Summary, String), Failure> {
-        let (plan, engine) = (&self.plan, self.engine.as_ref());
-        let (target, folder) = open(options, plan, engine.name(), ui)?;
-        let mut session = Session::new(plan, engine, folder);
-        let command = Command { options, plan, engine, target: &target, ui };
-        command.announce(&session);
-        if let Err(failure) = command.execute(&mut session) {
-            return Err(command.stopped(failure, session));
-        }
+        let (command, session) = self.execute(options, ui)?;
         let summary = session.summary(self.command(options));
         for warning in overview::unmeasured(&summary, &options.common.columns) {
             ui.warn(&warning);
@@ -68,43 +62,42 @@ impl Prepared {
     }
 
     /// Makes a part of the runs, which stay in the folder that other processes share.
-    fn perform_shard(&self, options: &RunOptions, shard: Shard, ui: &Ui) -> Result<Exit, Failure> {
-        let (plan, engine) = (&self.plan, self.engine.as_ref());
-        let (target, folder) = open(options, plan, engine.name(), ui)?;
-        let mut session = Session::new(plan, engine, folder).with_shard(shard);
-        let command = Command { options, plan, engine, target: &target, ui };
-        command.announce(&session);
-        if let Err(failure) = command.execute(&mut session) {
-            return Err(command.stopped(failure, session));
-        }
-        let (finished, runs) = session.count_all().map_err(|e| folder_failure(&e, &target))?;
-        let resume = command::command(options, plan, engine.name(), Some(&target));
-        let answer = ShardAnswer {
-            runs_of_shard: session.runs(),
-            finished,
-            runs,
-            finish: format!("{resume} --resume"),
-        };
+    fn perform_shard(&self, options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
+        let (command, session) = self.execute(options, ui)?;
+        let (finished, runs) = session.count_all();
+        let (runs_of_shard, finish) = (session.runs(), format!("{} --resume", command.repeated()));
+        let answer = ShardAnswer { runs_of_shard, finished, runs, finish };
         ui.answer(&answer, || {
-            let own = counted(answer.runs_of_shard, "run");
+            let own = counted(runs_of_shard, "run");
             format!("{own} of this part made, {finished} of all {runs} finished\nResults: {}", answer.finish)
         });
         Ok(Exit::Done)
     }
 
-    /// Files that the results keep: the scenario, the user's own algorithms, and the headers beside them. Of two headers with one name, that
-    /// of the first algorithm.
-    fn inputs(&self) -> Vec<(String, &[u8])> {
-        let mut files = vec![(SCENARIO_FILE.to_owned(), self.document.text().as_bytes())];
-        for own in &self.algorithms {
-            files.push((own.source.file_name(), own.source.text.as_bytes()));
-            for (name, content) in &own.headers {
-                if files.iter().all(|(there, _)| there != name) {
-                    files.push((name.clone(), content.as_slice()));
-                }
-            }
+    /// Makes the runs of the shard, or all of them.
+    fn execute<'a>(
+        &'a self,
+        options: &'a RunOptions,
+        ui: &'a Ui,
+    ) -> Result<(Command<'a>, Session<'a>), Failure> {
+        let (plan, engine) = (&self.plan, self.engine.as_ref());
+        // Before the folder, so that no interrupt leaves an empty one.
+        let stop = interrupt::listen()?;
+        let (target, folder) = open(options, plan, engine.name(), ui)?;
+        let command = Command { options, plan, engine, target, stop, ui };
+        let mut session =
+            Session::new(plan, engine, folder).with_shard(options.shard.unwrap_or(Shard::WHOLE));
+        command.announce(&session);
+        match command.execute(&mut session) {
+            Ok(()) => Ok((command, session)),
+            Err(failure) => Err(command.stopped(failure, session)),
         }
-        files
+    }
+
+    /// Files that the results keep: the scenario and the user's own algorithms.
+    fn inputs(&self) -> Vec<(String, &[u8])> {
+        let scenario = (SCENARIO_FILE.to_owned(), self.document.text().as_bytes());
+        [scenario].into_iter().chain(own_algorithms::files(&self.algorithms)).collect()
     }
 
     /// The command that repeats it, as its results have it.
@@ -144,8 +137,6 @@ fn open(
     engine: &str,
     ui: &Ui,
 ) -> Result<(PathBuf, Option<PartialFolder>), Failure> {
-    // Before the folder, so that no interrupt leaves an empty one.
-    interrupt::listen()?;
     if let Some(out) = &options.common.out {
         let access = match options.shard {
             Some(_) => Access::Shared,
@@ -184,7 +175,9 @@ struct Command<'a> {
     options: &'a RunOptions,
     plan: &'a Plan,
     engine: &'a dyn Engine,
-    target: &'a Path,
+    target: PathBuf,
+    /// Set by an interrupt.
+    stop: &'static AtomicBool,
     ui: &'a Ui,
 }
 
@@ -213,13 +206,12 @@ impl Command<'_> {
     }
 
     fn execute(&self, session: &mut Session<'_>) -> Result<(), Failure> {
-        let stop = interrupt::listen()?;
         let bar = Progress::new(self.ui, session.runs(), session.finished());
         let progress = |run, fraction| bar.update(run, fraction);
-        let done = session.execute(&Execution { jobs: self.jobs(), stop, progress: &progress });
+        let done = session.execute(&Execution { jobs: self.jobs(), stop: self.stop, progress: &progress });
         done.map_err(|stopped| match stopped {
             Stopped::Failed(error) => engine_failure(&error),
-            Stopped::Storage(error) => folder_failure(&error, self.target),
+            Stopped::Storage(error) => folder_failure(&error, &self.target),
             _ => Failure::interrupted("interrupted"),
         })
     }
@@ -237,14 +229,19 @@ impl Command<'_> {
         }
     }
 
+    /// The command that does the same in the same folder, but for how it uses what is there.
+    fn repeated(&self) -> String {
+        command::command(self.options, self.plan, self.engine.name(), Some(&self.target))
+    }
+
     /// Adds to a failure how to continue after it.
     fn resumable(&self, failure: Failure, partial: &Path, (finished, runs): (usize, usize)) -> Failure {
-        let resume = command::command(self.options, self.plan, self.engine.name(), Some(self.target));
-        let pace = command::pace(self.options);
+        let (repeated, pace) = (self.repeated(), command::pace(self.options));
+        let rest = self.options.shard.map_or("--resume".to_owned(), |shard| format!("--shard {shard}"));
         let remedy = failure.help.as_ref().map(|h| format!("{h}; ")).unwrap_or_default();
         let partial = partial.display();
         failure.help(format!(
-            "{remedy}{finished} of {runs} runs are kept in {partial}; continue with: {resume}{pace} --resume"
+            "{remedy}{finished} of {runs} runs are kept in {partial}; continue with: {repeated}{pace} {rest}"
         ))
     }
 
@@ -260,11 +257,11 @@ impl Command<'_> {
             Some(partial) => self.resumable(failure, partial, (runs, runs)),
             None => failure,
         };
-        let storage = |error: FolderError| kept(folder_failure(&error, self.target));
+        let storage = |error: FolderError| kept(folder_failure(&error, &self.target));
         let Some(assembled) = session.assemble(summary, inputs).map_err(storage)? else { return Ok(None) };
         if let Err(error) = vmcc_report::write(assembled.path()) {
             assembled.discard();
-            return Err(kept(report_failure(&error, self.target)));
+            return Err(kept(report_failure(&error, &self.target)));
         }
         assembled.publish().map(Some).map_err(storage)
     }

@@ -10,7 +10,7 @@ use crate::ui::{Ui, counted};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use vmcc_external::External;
 use vmcc_metrics::unit::digits;
@@ -124,18 +124,20 @@ fn file_name(property: Property) -> String {
 }
 
 /// Writes each finding, the user's algorithms and the summary.
-fn keep(target: &Path, outcome: &Outcome, document: &Value, algorithms: &[External]) -> Result<(), Failure> {
-    let of = |outcome: &PropertyOutcome| {
-        Some((file_name(outcome.property), outcome.finding.as_ref()?.scenario.clone().into_bytes()))
+fn keep<'a>(
+    target: &Path,
+    outcome: &'a Outcome,
+    document: &Value,
+    algorithms: &'a [External],
+) -> Result<(), Failure> {
+    let summary = format!("{document:#}\n");
+    let finding = |outcome: &'a PropertyOutcome| {
+        Some((file_name(outcome.property), outcome.finding.as_ref()?.scenario.as_bytes()))
     };
-    let mut files: Vec<(String, Vec<u8>)> = outcome.properties.iter().filter_map(of).collect();
-    for own in algorithms {
-        files.push((own.source.file_name(), own.source.text.clone().into_bytes()));
-        files.extend(own.headers.iter().map(|(name, content)| (name.clone(), content.to_vec())));
-    }
-    files.push((SUMMARY.to_owned(), format!("{document:#}\n").into_bytes()));
-    for (name, content) in files {
-        let path: PathBuf = target.join(name);
+    let findings = outcome.properties.iter().filter_map(finding);
+    let files = findings.chain(own_algorithms::files(algorithms));
+    for (name, content) in files.chain([(SUMMARY.to_owned(), summary.as_bytes())]) {
+        let path = target.join(name);
         fs::write(&path, content).map_err(|error| unwritable(&path, &error))?;
     }
     Ok(())
@@ -204,8 +206,7 @@ fn text(options: &SearchOptions, subject: &Subject, outcome: &Outcome, target: &
     text.push_str(&format!("\n\n{}", table::wrapped(
         "A score above 1 is a violation: the ratio of the claim's value and its bound. `holds`: the search found no violation that other seeds confirm.",
     )));
-    let first = outcome.properties.iter().find(|property| property.finding.is_some());
-    if let Some(first) = first {
+    if let Some(first) = outcome.properties.iter().find(|property| property.finding.is_some()) {
         text.push_str(&format!(
             "\n\nSee one: {}",
             run_command(options, &target.join(file_name(first.property)))

@@ -75,6 +75,18 @@ fn shards_and_a_killed_one_give_the_same_results() {
 }
 
 #[test]
+fn interrupted_shard_says_how_to_continue_it() {
+    let dir = folder();
+    let child = start_with(dir.path(), &["--shard", "2/4"]);
+    wait_for_runs(dir.path(), 1);
+    signal(&child, "INT");
+    let ended = child.wait_with_output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{message}");
+    assert!(message.trim_end().ends_with("--out out --jobs 1 --shard 2/4"), "{message}");
+}
+
+#[test]
 fn shards_that_do_not_exist_are_refused() {
     let dir = folder();
     for (shard, message) in [("0/4", "from 1/N to N/N"), ("5/4", "from 1/N to N/N"), ("x", "from 1/N to N/N")]

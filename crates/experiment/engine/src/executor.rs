@@ -2,6 +2,7 @@
 
 use crate::{Engine, EngineError, ErrorKind};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use vmcc_results::folder::{FolderError, PartialFolder, RunIndex, StoredRun};
@@ -44,6 +45,13 @@ impl Shard {
         let cases = 0..plan.cases.len() as u32;
         let all = cases.flat_map(|case| (0..plan.runs).map(move |run| (case, run)));
         all.skip(self.index).step_by(self.count).collect()
+    }
+}
+
+/// `2/8`, as [`Shard::new`] takes it.
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index + 1, self.count)
     }
 }
 

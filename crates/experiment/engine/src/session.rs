@@ -62,13 +62,10 @@ impl<'a> Session<'a> {
         self.folder.as_ref().map(PartialFolder::partial_path)
     }
 
-    /// Number of runs of the whole plan that are finished by now, also by processes that share the folder, and their number.
-    ///
-    /// # Errors
-    /// When the folder cannot be read.
-    pub fn count_all(&self) -> Result<(usize, usize), FolderError> {
-        let finished = self.folder.as_ref().map_or(Ok(self.finished.len()), PartialFolder::count_finished)?;
-        Ok((finished, Shard::WHOLE.indices(self.plan).len()))
+    /// Number of finished runs of the whole plan, also by processes that share the folder, and of all its runs.
+    pub fn count_all(&self) -> (usize, usize) {
+        let finished = self.folder.as_ref().map_or(self.finished.len(), PartialFolder::count_finished);
+        (finished, Shard::WHOLE.indices(self.plan).len())
     }
 
     /// Runs what is not finished yet of the shard.
@@ -110,7 +107,7 @@ impl<'a> Session<'a> {
     /// Ends a session that did not come to its end. Returns where its finished runs are kept, if there are any.
     ///
     /// # Errors
-    /// When the folder cannot be read or removed.
+    /// The folder cannot be removed.
     pub fn abandon(self) -> Result<Option<PathBuf>, FolderError> {
         self.folder.map_or(Ok(None), PartialFolder::abandon)
     }

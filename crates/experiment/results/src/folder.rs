@@ -229,7 +229,7 @@ impl PartialFolder {
     /// Keeps a finished run. May be called from several threads and, where the folder is shared, processes.
     ///
     /// # Errors
-    /// When it cannot be written; then the run does not count as finished.
+    /// It cannot be written; then the run does not count as finished.
     pub fn store(&self, index: RunIndex, seed: u64, output: &RunOutput) -> Result<StoredRun, FolderError> {
         let stored = StoredRun {
             seed,
@@ -300,20 +300,17 @@ impl PartialFolder {
     }
 
     /// Number of runs that are finished now, by all processes.
-    ///
-    /// # Errors
-    /// When the folder cannot be read.
-    pub fn count_finished(&self) -> Result<usize, FolderError> {
-        read_parts(&self.partial, &self.plan).map(|parts| parts.len())
+    pub fn count_finished(&self) -> usize {
+        self.indices().filter(|index| self.part(*index, "json").exists()).count()
     }
 
     /// Ends an interrupted run. Keeps the finished runs and returns where, or removes everything when there is
     /// none and no other process shares it.
     ///
     /// # Errors
-    /// When the folder cannot be read or removed.
+    /// The folder cannot be removed.
     pub fn abandon(self) -> Result<Option<PathBuf>, FolderError> {
-        if self.access != Access::Shared && self.count_finished()? == 0 {
+        if self.access != Access::Shared && self.count_finished() == 0 {
             remove_dir(&self.partial)?;
             return Ok(None);
         }
