@@ -2,8 +2,7 @@
 
 use crate::ui::Ui;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nothing is shown for runs shorter than this.
@@ -19,12 +18,21 @@ const STEPS: f64 = 10_000.0;
 pub(crate) struct Progress<'a> {
     ui: &'a Ui,
     bar: ProgressBar,
-    /// Bits of the fraction done of each run.
-    fractions: Vec<AtomicU64>,
+    runs: usize,
+    done: Mutex<Done>,
     /// Fraction that an interrupted predecessor has done.
     before: f64,
     started: Instant,
     lines: Mutex<Lines>,
+}
+
+/// Work done of all runs.
+struct Done {
+    /// Of each run, 0 to 1.
+    fractions: Vec<f64>,
+    sum: f64,
+    /// Runs that are done.
+    whole: usize,
 }
 
 struct Lines {
@@ -43,7 +51,8 @@ impl<'a> Progress<'a> {
         Self {
             ui,
             bar,
-            fractions: (0..runs).map(|_| AtomicU64::new(0)).collect(),
+            runs,
+            done: Mutex::new(Done { fractions: vec![0.0; runs], sum: 0.0, whole: 0 }),
             before: finished as f64 / runs.max(1) as f64,
             started: now,
             lines: Mutex::new(Lines { bar_shown: false, last: now }),
@@ -52,16 +61,21 @@ impl<'a> Progress<'a> {
 
     /// Run `index` has done `fraction` (0 to 1) of its work.
     pub(crate) fn update(&self, index: usize, fraction: f64) {
-        if let Some(slot) = self.fractions.get(index) {
-            slot.store(fraction.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = done.fractions.get_mut(index) {
+            let now = fraction.clamp(0.0, 1.0);
+            let before = std::mem::replace(slot, now);
+            done.sum += now - before;
+            done.whole = done.whole + usize::from(now >= 1.0) - usize::from(before >= 1.0);
         }
+        drop(done);
         self.show();
     }
 
+    /// Fraction done of all runs, and the number of whole ones.
     fn done(&self) -> (f64, usize) {
-        let fractions = self.fractions.iter().map(|f| f64::from_bits(f.load(Ordering::Relaxed)));
-        let (sum, whole) = fractions.fold((0.0, 0), |(s, n), f| (s + f, n + usize::from(f >= 1.0)));
-        (sum / self.fractions.len().max(1) as f64, whole)
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        (done.sum / done.fractions.len().max(1) as f64, done.whole)
     }
 
     /// The time that is left when `fraction` is done `elapsed` after the start: only what was done since counts.
@@ -74,7 +88,7 @@ impl<'a> Progress<'a> {
             return;
         }
         let (fraction, whole) = self.done();
-        let counts = format!("{whole} of {} runs", self.fractions.len());
+        let counts = format!("{whole} of {} runs", self.runs);
         let left = self.remaining(self.started.elapsed(), fraction);
         // Another thread that is showing shows this as well.
         let Ok(mut lines) = self.lines.try_lock() else { return };
