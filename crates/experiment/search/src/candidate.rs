@@ -31,7 +31,6 @@ impl Candidate {
         for _ in 0..=below(rng, 3) {
             child.mutate(bounds, rng);
         }
-        child.changes.iter_mut().for_each(|change| change.fit(bounds));
         child
     }
 

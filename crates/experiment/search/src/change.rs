@@ -1,6 +1,6 @@
 //! One change to a scenario: a link that changes for a while, or traffic beside the connections under test.
 
-use crate::draw::{Rng, below, octaves, within};
+use crate::draw::{Rng, below, octaves, one_in, within};
 
 /// Resolution of drawn times.
 const TIME_STEP_MS: u32 = 10;
@@ -115,7 +115,7 @@ impl Change {
         self.from_ms = step(within(rng, bounds.start_ms, bounds.end_ms));
         let longest = bounds.end_ms.saturating_sub(self.from_ms).max(TIME_STEP_MS);
         // Every fourth lasts to the end of the run.
-        let lasts = if below(rng, 4) == 0 { longest } else { octaves(rng, TIME_STEP_MS, longest) };
+        let lasts = if one_in(rng, 4) { longest } else { octaves(rng, TIME_STEP_MS, longest) };
         self.until_ms = step(self.from_ms.saturating_add(lasts));
         self.fit(bounds);
     }

@@ -5,7 +5,7 @@
 use crate::candidate::Candidate;
 use crate::draw::{Rng, below, one_in};
 use crate::property::Property;
-use crate::runner::{Judgment, Runner, Scored, Stop};
+use crate::runner::{Judgment, Runner, Scored, Stop, worst};
 use crate::subject::Subject;
 use rand_xoshiro::rand_core::SeedableRng;
 use serde::Serialize;
@@ -19,11 +19,10 @@ const OFFSPRING: usize = 24;
 const ATTEMPTS: usize = 20;
 
 /// Way to new candidates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// From the worst ones so far.
-    #[default]
     Evolve,
     /// At random, as a comparison.
     Random,
@@ -74,8 +73,7 @@ impl<'a> Evolution<'a> {
     /// seed is not bred.
     fn scores(&self, runner: &mut Runner<'_>, candidates: &[Candidate]) -> Result<Vec<Vec<Scored>>, Stop> {
         let properties: Vec<Property> = self.populations.iter().map(|(property, _)| *property).collect();
-        let seed = self.subject.seed();
-        let first = runner.scores(self.subject, candidates, &properties, seed)?;
+        let first = runner.scores(self.subject, candidates, &properties, self.subject.seed(0))?;
         let mut scores: Vec<Vec<Scored>> = first.into_iter().map(Option::unwrap_or_default).collect();
         let (violating, again): (Vec<&mut Vec<Scored>>, Vec<Candidate>) = scores
             .iter_mut()
@@ -83,7 +81,7 @@ impl<'a> Evolution<'a> {
             .filter(|(scores, _)| scores.iter().any(|scored| scored.score > 1.0))
             .map(|(scores, candidate)| (scores, candidate.clone()))
             .unzip();
-        let second = runner.scores(self.subject, &again, &properties, seed.wrapping_add(1))?;
+        let second = runner.scores(self.subject, &again, &properties, self.subject.seed(1))?;
         for (scores, second) in violating.into_iter().zip(second) {
             let second = second.unwrap_or_default();
             for scored in scores {
@@ -96,8 +94,7 @@ impl<'a> Evolution<'a> {
 
     /// Number of properties that some candidate violates.
     pub(crate) fn violated(&self) -> u32 {
-        let violated = |parents: &[Judgment]| parents.first().is_some_and(Judgment::is_violation);
-        self.populations.iter().filter(|(_, parents)| violated(parents)).count() as u32
+        self.populations.iter().filter(|(_, parents)| violation(parents).is_some()).count() as u32
     }
 
     /// A child for the `index`-th place of a generation, which properties take in turn.
@@ -128,7 +125,7 @@ impl<'a> Evolution<'a> {
     fn enter(&mut self, candidate: &Candidate, scores: &[Scored]) {
         for (property, parents) in &mut self.populations {
             let own = scores.iter().filter(|scored| scored.property == *property);
-            let Some(worst) = own.reduce(|a, b| if b.score > a.score { b } else { a }) else { continue };
+            let Some(worst) = worst(own.cloned()) else { continue };
             // Of equal ones the smaller, then the earlier.
             let size = candidate.changes.len();
             let stays = |parent: &Judgment| {
@@ -136,10 +133,15 @@ impl<'a> Evolution<'a> {
                 score > worst.score || (score == worst.score && parent.candidate.changes.len() <= size)
             };
             let place = parents.iter().position(|parent| !stays(parent)).unwrap_or(parents.len());
-            parents.insert(place, Judgment { candidate: candidate.clone(), worst: worst.clone() });
+            parents.insert(place, Judgment { candidate: candidate.clone(), worst });
             parents.truncate(PARENTS);
         }
     }
+}
+
+/// The worst candidate of a population, if it violates the property.
+pub(crate) fn violation(parents: &[Judgment]) -> Option<&Judgment> {
+    parents.first().filter(|worst| worst.is_violation())
 }
 
 /// The better of two drawn places.

@@ -129,8 +129,7 @@ impl Property {
                 seen.of_controls("min", "max", "stalled_us.max")
             )),
             Self::Livelock => {
-                let all: Vec<String> =
-                    (0..seen.paths.len()).map(|path| seen.control("mean", "retransmits", path)).collect();
+                let all = seen.controls("mean", "retransmits");
                 let per_bps = RETRANSMIT_SHARE * seen.window_s / SEGMENT_BITS;
                 one(format!(
                     "{} <= 3 * ({}) + {per_bps:.9} * {}",
@@ -157,11 +156,14 @@ impl Comparison<'_> {
         format!("{function}({metric}, variant='{}')", control(&self.paths[path]))
     }
 
+    /// The value of each control.
+    fn controls(&self, function: &str, metric: &str) -> Vec<String> {
+        (0..self.paths.len()).map(|path| self.control(function, metric, path)).collect()
+    }
+
     /// The largest or smallest value of all controls.
     fn of_controls(&self, pick: &str, function: &str, metric: &str) -> String {
-        let all: Vec<String> =
-            (0..self.paths.len()).map(|path| self.control(function, metric, path)).collect();
-        match all.as_slice() {
+        match self.controls(function, metric).as_slice() {
             [one] => one.clone(),
             several => format!("{pick}({})", several.join(", ")),
         }

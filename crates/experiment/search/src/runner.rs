@@ -40,6 +40,11 @@ pub(crate) struct Scored {
     pub(crate) score: f64,
 }
 
+/// The one with the largest score, the first of equal ones.
+pub(crate) fn worst(scores: impl Iterator<Item = Scored>) -> Option<Scored> {
+    scores.reduce(|a, b| if b.score > a.score { b } else { a })
+}
+
 /// A candidate, and its worst claim of a property.
 #[derive(Debug, Clone)]
 pub(crate) struct Judgment {

@@ -1,7 +1,7 @@
 //! A search: evolution, confirmation, shrinking.
 
 use crate::error::SearchError;
-use crate::evolution::{Evolution, Strategy};
+use crate::evolution::{Evolution, Strategy, violation};
 use crate::minimal::minimize;
 use crate::property::Property;
 use crate::runner::{Judgment, Runner, Scored, Stop};
@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::AtomicBool;
 use vmcc_engine::Engine;
-use vmcc_scenario::{Document, Overrides};
 
 /// Least budget, in candidates: one generation with two seeds, and the confirmation of one finding.
 const MIN_CANDIDATES: u32 = 72;
@@ -156,7 +155,7 @@ impl Search<'_> {
         let mut open = evolution.violated();
         for (property, parents) in &evolution.populations {
             let mut finding = None;
-            if parents.first().is_some_and(Judgment::is_violation) {
+            if violation(parents).is_some() {
                 let share = (budget - self.runner.used) / open.max(1);
                 open -= 1;
                 finding = self.finding(*property, parents, self.runner.used + share)?;
@@ -193,8 +192,7 @@ impl Search<'_> {
     /// After an interruption: the worst candidates of properties that were not finished, as they are.
     fn keep_unfinished(&mut self, evolution: &Evolution<'_>) {
         for (property, parents) in evolution.populations.iter().skip(self.results.len()) {
-            let found = parents.first().filter(|parent| parent.is_violation());
-            let finding = found.map(|parent| self.written(parent, 1, None));
+            let finding = violation(parents).map(|parent| self.written(parent, 1, None));
             self.results.push(outcome(*property, parents, finding));
         }
     }
@@ -205,10 +203,7 @@ impl Search<'_> {
         let mut tree = self.subject.candidate_tree(candidate, std::slice::from_ref(claim), runs);
         tree.insert("title".into(), json!(self.title(found)));
         tree.shift_insert(1, "description".into(), json!(self.description(found, held_out)));
-        let meaning = |tree: &Map<String, Value>| {
-            let document = Document::parse(self.subject.name(), &text(tree)).ok()?;
-            Some(document.plan(&Overrides::default()).ok()?.cases)
-        };
+        let meaning = |tree: &Map<String, Value>| Some(self.subject.plan_of(tree).ok()?.cases);
         let whole = meaning(&tree);
         minimize(&mut tree, &|smaller| whole.is_some() && meaning(smaller) == whole);
         Finding {

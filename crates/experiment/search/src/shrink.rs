@@ -3,7 +3,7 @@
 use crate::candidate::Candidate;
 use crate::change::{Bounds, Change, Kind};
 use crate::property::Property;
-use crate::runner::{Judged, Judgment, Runner, Stop};
+use crate::runner::{Judged, Judgment, Runner, Stop, worst};
 use crate::subject::Subject;
 
 /// Seeds with each of which a finding must violate its claim; also the runs of its scenario.
@@ -34,12 +34,12 @@ impl Shrinker<'_, '_> {
         let each = self.subject.runs_per_candidate();
         let mut runs = Vec::new();
         let mut failing: Option<Vec<String>> = None;
-        for seed in 0..SEEDS {
+        for run in 0..SEEDS {
             if self.runner.used + each > self.until {
                 return Ok(None);
             }
-            let seed = self.subject.seed().wrapping_add(seed.into());
-            let Some(figures) = self.runner.figures(&[(&judged, seed)])?.pop().flatten() else {
+            let work = [(&judged, self.subject.seed(run))];
+            let Some(figures) = self.runner.figures(&work)?.pop().flatten() else {
                 return Ok(None);
             };
             let alone = judged.scores(std::slice::from_ref(&figures));
@@ -55,8 +55,7 @@ impl Shrinker<'_, '_> {
         }
         let failing = failing.unwrap_or_default();
         let together = judged.scores(&runs).into_iter().filter(|scored| failing.contains(&scored.claim.id));
-        let worst = together.reduce(|a, b| if b.score > a.score { b } else { a });
-        let worst = worst.filter(|scored| scored.score >= least.max(MIN_SCORE));
+        let worst = worst(together).filter(|scored| scored.score >= least.max(MIN_SCORE));
         Ok(worst.map(|worst| Judgment { candidate: candidate.clone(), worst }))
     }
 
@@ -75,12 +74,9 @@ impl Shrinker<'_, '_> {
     }
 
     fn accept(&mut self, found: &mut Judgment, smaller: &Candidate, least: f64) -> Result<bool, Stop> {
-        let confirmed = self.confirm(smaller, least)?;
-        let accepted = confirmed.is_some();
-        if let Some(confirmed) = confirmed {
-            *found = confirmed;
-        }
-        Ok(accepted)
+        let Some(confirmed) = self.confirm(smaller, least)? else { return Ok(false) };
+        *found = confirmed;
+        Ok(true)
     }
 
     fn drop_changes(&mut self, found: &mut Judgment, least: f64) -> Result<(), Stop> {
@@ -135,14 +131,14 @@ impl Shrinker<'_, '_> {
         let Some(judged) = Judged::new(self.subject, &found.candidate, &[self.property]) else {
             return Ok(0);
         };
-        let seed = |index: u32| self.subject.seed().wrapping_add(u64::from(SEEDS + index));
-        let work: Vec<(&Judged, u64)> = (0..HELD_OUT_SEEDS).map(|index| (&judged, seed(index))).collect();
+        let further = SEEDS..SEEDS + HELD_OUT_SEEDS;
+        let work: Vec<(&Judged, u64)> = further.map(|run| (&judged, self.subject.seed(run))).collect();
         let fails = |figures: Option<Vec<_>>| {
             let scores = figures.map(|figures| judged.scores(&[figures])).unwrap_or_default();
             scores.iter().any(|scored| scored.claim.id == found.worst.claim.id && scored.score > 1.0)
         };
         let figures = self.runner.figures(&work)?;
-        Ok(figures.into_iter().filter(|figures| fails(figures.clone())).count() as u32)
+        Ok(figures.into_iter().map(fails).filter(|failed| *failed).count() as u32)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::minimal::without_nulls;
 use crate::property::{Comparison, Property, TESTED, control};
 use serde_json::{Map, Value, json};
 use vmcc_cc::Algorithm;
-use vmcc_network::Loss;
+use vmcc_network::{LinkSettings, Loss};
 use vmcc_scenario::model::{Coupling, Protocol, Traffic, TrafficKind};
 use vmcc_scenario::{ClaimSpec, Document, Overrides, Plan, Scenario, ScenarioError};
 use vmcc_units::{BitsPerSec, Nanos};
@@ -59,12 +59,20 @@ impl Subject {
         let algorithm = algorithm_of(scenario, &tested)?;
         let control = control_of(&algorithm, control)?;
         let network = scenario.topology.network();
-        let names: Vec<String> = network.paths.iter().map(|path| path.name.clone()).collect();
         let allowed = |entry: &Traffic, name: &String| {
             entry.common.path.as_ref().is_none_or(|only| only.0.contains(name))
         };
-        let used = |name: &&String| tested.iter().any(|index| allowed(&scenario.traffic[*index], name));
-        let paths: Vec<String> = names.iter().filter(used).cloned().collect();
+        let used = |name: &String| tested.iter().any(|index| allowed(&scenario.traffic[*index], name));
+        let (paths, bottlenecks): (Vec<String>, Vec<Bottleneck>) = network
+            .paths
+            .iter()
+            .filter(|path| used(&path.name))
+            .map(|path| {
+                let LinkSettings { rate, delay, loss, .. } = network.port(path.queue).settings;
+                let link = network.cable_of(path.queue).to_owned();
+                (path.name.clone(), Bottleneck { link, rate, delay, loss })
+            })
+            .unzip();
         if paths.is_empty() || paths.len() > MAX_PATHS {
             return Err(SearchError::unsuitable(
                 format!("{}: it has {} named paths for the connections under test", plan.name, paths.len()),
@@ -73,17 +81,6 @@ impl Subject {
                 ),
             ));
         }
-        let bottleneck = |name: &String| {
-            let path = network.paths.iter().find(|path| path.name == *name)?;
-            let settings = &network.port(path.queue).settings;
-            Some(Bottleneck {
-                link: network.cable_of(path.queue).to_owned(),
-                rate: settings.rate,
-                delay: settings.delay,
-                loss: settings.loss,
-            })
-        };
-        let bottlenecks: Vec<Bottleneck> = paths.iter().filter_map(bottleneck).collect();
         let on_path = |index: &usize| {
             let entry = &scenario.traffic[*index];
             let settings = |path: &String| {
@@ -153,9 +150,10 @@ impl Subject {
         &self.bounds
     }
 
-    /// First seed of the scenario.
-    pub(crate) fn seed(&self) -> u64 {
-        self.tree.get("seed").and_then(Value::as_u64).unwrap_or(1)
+    /// Seed of run `run` of the scenario, from 0.
+    pub(crate) fn seed(&self, run: u32) -> u64 {
+        let first = self.tree.get("seed").and_then(Value::as_u64).unwrap_or(1);
+        first.wrapping_add(run.into())
     }
 
     /// Claims of `properties` about a candidate, each with its property.
@@ -181,8 +179,12 @@ impl Subject {
         claims: &[ClaimSpec],
         runs: u32,
     ) -> Result<Plan, ScenarioError> {
-        let text = text(&self.candidate_tree(candidate, claims, runs));
-        Document::parse(&self.name, &text)?.plan(&Overrides::default())
+        self.plan_of(&self.candidate_tree(candidate, claims, runs))
+    }
+
+    /// Cases and claims of a scenario file.
+    pub(crate) fn plan_of(&self, tree: &Map<String, Value>) -> Result<Plan, ScenarioError> {
+        Document::parse(&self.name, &text(tree))?.plan(&Overrides::default())
     }
 
     /// Cases of the scenario as it is.
@@ -235,28 +237,20 @@ impl Subject {
         let own = &self.bottlenecks[change.path];
         let link = own.link.as_str();
         let event = |at: u32, kind: &str| json!({ "at": ms(at), "kind": kind, "link": link });
-        let set = |at: u32, kind: &str, key: &str, value: Value| {
-            let mut event = event(at, kind);
-            event[key] = value;
-            event
-        };
-        let mut between = |first: Value, last: Value| {
-            events.push(first);
-            if change.until_ms < end_ms {
-                events.push(last);
-            }
-        };
         let (from, until) = (change.from_ms, change.until_ms);
-        match change.kind {
+        let set = |kind: &str, key: &str, changed: Value, before: Value| {
+            [(from, changed), (until, before)].map(|(at, value)| {
+                let mut event = event(at, kind);
+                event[key] = value;
+                event
+            })
+        };
+        let [first, last] = match change.kind {
             Kind::Rate { percent } => {
-                let rate = |rate: BitsPerSec| json!(rate);
-                let changed = rate(share(own.rate, percent));
-                between(set(from, "set-rate", "rate", changed), set(until, "set-rate", "rate", rate(own.rate)));
+                set("set-rate", "rate", json!(share(own.rate, percent)), json!(own.rate))
             }
             Kind::Delay { us } => {
-                let delay = |delay: Nanos| json!(delay);
-                let changed = delay(Nanos::from_micros(us.into()));
-                between(set(from, "set-delay", "delay", changed), set(until, "set-delay", "delay", delay(own.delay)));
+                set("set-delay", "delay", json!(Nanos::from_micros(us.into())), json!(own.delay))
             }
             Kind::Loss { per_10k, burst_pkt } => {
                 let probability = f64::from(per_10k) / 10_000.0;
@@ -264,21 +258,28 @@ impl Subject {
                     1 => json!(probability),
                     _ => json!({ "probability": probability, "burst": format!("{burst_pkt}pkt") }),
                 };
-                let before = without_nulls(json!(own.loss));
-                between(set(from, "set-loss", "loss", changed), set(until, "set-loss", "loss", before));
+                set("set-loss", "loss", changed, without_nulls(json!(own.loss)))
             }
-            Kind::Outage => between(event(from, "link-down"), event(until, "link-up")),
-            Kind::Flow => traffic.push(self.entry(
-                change,
-                json!({ "name": flow_name(index), "kind": "bulk", "protocol": "tcp", "cc": self.control, "competing": true }),
-            )),
-            Kind::Datagrams { percent, on_ms, off_ms } => traffic.push(self.entry(
-                change,
-                json!({
-                    "name": format!("added-udp{}", index + 1), "kind": "on-off-udp",
-                    "rate": json!(share(own.rate, percent)), "on": ms(on_ms), "off": ms(off_ms),
-                }),
-            )),
+            Kind::Outage => [event(from, "link-down"), event(until, "link-up")],
+            Kind::Flow => {
+                return traffic.push(self.entry(
+                    change,
+                    json!({ "name": flow_name(index), "kind": "bulk", "protocol": "tcp", "cc": self.control, "competing": true }),
+                ));
+            }
+            Kind::Datagrams { percent, on_ms, off_ms } => {
+                return traffic.push(self.entry(
+                    change,
+                    json!({
+                        "name": format!("added-udp{}", index + 1), "kind": "on-off-udp",
+                        "rate": share(own.rate, percent), "on": ms(on_ms), "off": ms(off_ms),
+                    }),
+                ));
+            }
+        };
+        events.push(first);
+        if until < end_ms {
+            events.push(last);
         }
     }
 
