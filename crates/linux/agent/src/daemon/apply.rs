@@ -73,6 +73,11 @@ fn is_ours(entry: &Entry, value: &str) -> bool {
     value == HALF_DONE || entry.ours.iter().any(|one| is_same_value(one, value) || settles(one))
 }
 
+/// True if this value of an entry is rolled back: an agent set it, perhaps one before an upgrade, whose algorithm this build cannot read.
+fn is_undone(entry: &Entry, value: &str) -> bool {
+    value == OTHER_BUILD || is_ours(entry, value)
+}
+
 /// Applies the desired value of a resource in the calling thread's namespace, which `place` is. A value that another program
 /// keeps changing is set again as often as `contention` allows.
 pub(crate) fn apply(
@@ -220,8 +225,7 @@ pub(crate) fn roll_back(
         return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
     }
     if now != entry.before {
-        // An algorithm on record that an agent before an upgrade has loaded is taken down all the same.
-        if !now.as_ref().is_some_and(|now| now == OTHER_BUILD || is_ours(entry, now)) {
+        if !now.as_ref().is_some_and(|now| is_undone(entry, now)) {
             let (found, before) = (now, entry.before.clone());
             events.push(Event::LeftAlone { place, what, found, before });
             return record.remove(&entry.place, &entry.resource).map_err(ResourceError::Record);
@@ -292,6 +296,13 @@ mod tests {
         assert_eq!(then(None, "b"), Step::Set, "its interface came back");
         assert_eq!(then(Some(HALF_DONE), "b"), Step::Set);
         assert_eq!(then(Some("x"), "b"), Step::Refuse);
+    }
+
+    #[test]
+    fn algorithm_of_an_earlier_build_is_undone_and_not_set_again() {
+        let loaded = entry(None, &["up g=0.0625"]);
+        assert!(is_undone(&loaded, OTHER_BUILD) && is_undone(&loaded, "up g=0.0625"));
+        assert!(!is_undone(&loaded, "up g=0.5") && !is_ours(&loaded, OTHER_BUILD));
     }
 
     #[test]
