@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rand_xoshiro::rand_core::Rng;
-use vmcc_network::{Framing, HostId, Lead, Network, Path, PathId, RoutePair, Unloaded};
+use vmcc_network::{Framing, HostId, Lead, Network, PathId, RoutePair, Unloaded};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Event, EventKind};
-use vmcc_units::BitsPerSec;
 
 use super::error::FabricError;
 use super::span;
@@ -24,12 +23,7 @@ pub struct Fabric {
     pub net: NetSpec,
     /// Network description from which the rest was built.
     pub(crate) network: Network,
-    pub(crate) hosts: Vec<NodeId>,
     names: BTreeMap<String, usize>,
-    /// The paths that results are reported for.
-    pub paths: Vec<Path>,
-    /// Upper bound on each host's sending rate.
-    pub(crate) host_rates: Vec<BitsPerSec>,
     /// Two-way propagation delay between the farthest hosts.
     pub(crate) base_rtt: Span,
     /// Time until routes follow a link that fails; `None`: they do not.
@@ -53,10 +47,7 @@ impl Fabric {
         let name = |index: usize| network.host_name(host_id(index)).to_owned();
         Ok(Fabric {
             net: super::net_spec(&network, scenario.host.mtu)?,
-            hosts: network.hosts.iter().map(|host| host.node).collect(),
             names: (0..network.hosts.len()).map(|index| (name(index), index)).collect(),
-            paths: network.paths.clone(),
-            host_rates: network.hosts.iter().map(|host| host.rate).collect(),
             base_rtt: span(network.base_rtt),
             reroute: network.reroute.map(span),
             routes: BTreeMap::new(),
@@ -72,12 +63,17 @@ impl Fabric {
 
     /// The hosts' names, by number.
     pub(crate) fn host_names(&self) -> Vec<Arc<str>> {
-        (0..self.hosts.len()).map(|host| self.network.host_name(host_id(host)).into()).collect()
+        (0..self.network.hosts.len()).map(|host| self.network.host_name(host_id(host)).into()).collect()
+    }
+
+    /// The node of a host.
+    pub(crate) fn node(&self, host: usize) -> NodeId {
+        self.network.hosts[host].node
     }
 
     /// The name of the host at a node.
     pub(crate) fn host_at(&self, node: u32) -> String {
-        let found = self.hosts.iter().position(|at| at.0 == node);
+        let found = self.network.hosts.iter().position(|host| host.node.0 == node);
         found.map_or_else(String::new, |host| self.network.host_name(host_id(host)).to_owned())
     }
 
@@ -107,7 +103,8 @@ impl Fabric {
         let (from, to) = (host_id(from), host_id(to));
         let mut draw = || ecmp.next_u32();
         let all = self.network.routes.between(from, to, count.unwrap_or(1) as usize, &mut draw);
-        let named = |path: PathId| allowed.is_none_or(|names| names.contains(&self.paths[path.index()].name));
+        let name = |path: PathId| &self.network.paths[path.index()].name;
+        let named = |path: PathId| allowed.is_none_or(|names| names.contains(name(path)));
         let usable: Vec<RoutePair> = all.into_iter().filter(|pair| pair.path.is_none_or(named)).collect();
         if usable.is_empty() {
             let name = |host| self.network.host_name(host).to_owned();

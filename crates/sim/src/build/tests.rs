@@ -28,8 +28,8 @@ fn route_pairs(fabric: &mut Fabric, from: &str, to: &str, count: Option<u32>) ->
         let links = fabric.net.links();
         let ends =
             |l: &[crate::packet::LinkId]| (links[l[0].0 as usize].from, links[l[l.len() - 1].0 as usize].to);
-        assert_eq!(ends(&pair.forward), (fabric.hosts[from], fabric.hosts[to]));
-        assert_eq!(ends(&pair.reverse), (fabric.hosts[to], fabric.hosts[from]));
+        assert_eq!(ends(&pair.forward), (fabric.node(from), fabric.node(to)));
+        assert_eq!(ends(&pair.reverse), (fabric.node(to), fabric.node(from)));
     }
     route_pairs
 }

@@ -176,7 +176,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             ..Config::default()
         };
         let spec = |end: usize, name: &str| Spec {
-            host: self.ctx.fabric.hosts[end].0,
+            host: self.ctx.fabric.node(end).0,
             config: config.clone(),
             secrets: self.ctx.seed(&planned, name),
             stop: planned.stop,
@@ -231,8 +231,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         let (forward, reverse) =
             (self.ctx.fabric.route(&pair.forward)?, self.ctx.fabric.route(&pair.reverse)?);
         let first = ConnSpec {
-            sender: self.ctx.fabric.hosts[planned.from].0,
-            receiver: self.ctx.fabric.hosts[planned.to].0,
+            sender: self.ctx.fabric.node(planned.from).0,
+            receiver: self.ctx.fabric.node(planned.to).0,
             start: planned.start,
             stop: Time::NEVER,
             app: Planning::Carrier,

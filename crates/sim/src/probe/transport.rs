@@ -109,7 +109,7 @@ impl Pair<'_> {
     ) -> Result<Probed, SimError> {
         let host = |source: HostError| SimError::Host { traffic: ctx.labels[self.traffic].clone(), source };
         let shard = |end: usize| {
-            let node = ctx.fabric.hosts[end].0;
+            let node = ctx.fabric.node(end).0;
             shard_of(ctx.shard_of, node).map(usize::from).map_err(host)
         };
         let (asks, answers) = (shard(self.sender.host)?, shard(self.to)?);
@@ -143,7 +143,7 @@ impl Pair<'_> {
         let common = &self.entry.common;
         let size = |bytes: vmcc_units::Bytes| u16::try_from(bytes.get()).unwrap_or(u16::MAX);
         let forward = Sending {
-            host: ctx.fabric.hosts[self.sender.host].0,
+            host: ctx.fabric.node(self.sender.host).0,
             to: answerer,
             route: ctx.fabric.route(&route_pair.forward)?,
             size_bytes: size(self.probe.packet),
@@ -151,7 +151,7 @@ impl Pair<'_> {
             ecn: common.ecn.or(ctx.scenario.host.ecn) == Some(true),
         };
         let back = Sending {
-            host: ctx.fabric.hosts[self.to].0,
+            host: ctx.fabric.node(self.to).0,
             to: asker,
             route: ctx.fabric.route(&route_pair.reverse)?,
             size_bytes: size(self.probe.reply.unwrap_or(self.probe.packet)),

@@ -73,7 +73,7 @@ fn flow(
     let app = app(ctx, &planned)?;
     let refuse = |source: HostError| SimError::Host { traffic: ctx.labels[planned.traffic].clone(), source };
     let shard = |end: usize| {
-        let node = ctx.fabric.hosts[end].0;
+        let node = ctx.fabric.node(end).0;
         shard_of(ctx.shard_of, node).map(usize::from).map_err(refuse)
     };
     let (from, to) = (shard(planned.from)?, shard(planned.to)?);
@@ -92,7 +92,7 @@ fn flow(
         paths.push(ctx.fabric.path_of(pair));
     }
     let spec = |end: usize, to: usize, routes: Vec<RouteId>, name: &str, sample_every: Span| Spec {
-        host: ctx.fabric.hosts[end].0,
+        host: ctx.fabric.node(end).0,
         to: to as u32,
         routes,
         class: ctx.fabric.class_of(planned.from, entry.common.class),

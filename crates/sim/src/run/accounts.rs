@@ -24,7 +24,7 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     pub(crate) fn new(setup: &Setup) -> Self {
-        let links_at_warmup = vec![LinkCounters::default(); setup.fabric.paths.len()];
+        let links_at_warmup = vec![LinkCounters::default(); setup.fabric.network.paths.len()];
         Self { last: Time::ZERO, parts: Vec::new(), links_at_warmup, watched: Watched::new(setup) }
     }
 
@@ -35,7 +35,7 @@ impl Accounts {
         if !must && setup.connections > MAX_SERIES_FLOWS {
             return;
         }
-        let paths = setup.fabric.paths.len();
+        let paths = setup.fabric.network.paths.len();
         let mut part = Part {
             from: self.last,
             to: now,
@@ -52,7 +52,7 @@ impl Accounts {
             }
         }
         if now == setup.warmup {
-            let counters = setup.fabric.paths.iter().map(|path| setup.engine.counters(path.queue));
+            let counters = setup.fabric.network.paths.iter().map(|path| setup.engine.counters(path.queue));
             self.links_at_warmup = counters.collect();
         }
         self.last = now;

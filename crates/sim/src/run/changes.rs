@@ -58,7 +58,7 @@ pub(crate) fn plan(
                 remaps.push(Remap { at, vm, vnic, nic });
             }
             EventKind::Deschedule(e) => {
-                let node = fabric.hosts[fabric.host(&e.host)?].0;
+                let node = fabric.node(fabric.host(&e.host)?).0;
                 let end = e.until.unwrap_or(scenario.duration).min(scenario.duration);
                 let earlier = scenario.event[..index].iter().filter(
                     |other| matches!(&other.kind, EventKind::Deschedule(other) if other.host == e.host),

@@ -14,7 +14,8 @@ use crate::transport::at;
 pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
     let samples = (setup.engine.take_samples(), setup.engine.take_class_samples());
     let setup: &Setup = setup;
-    let paths = (0..setup.fabric.paths.len()).map(|path| path_of(setup, accounts, path, &samples)).collect();
+    let paths = 0..setup.fabric.network.paths.len();
+    let paths = paths.map(|path| path_of(setup, accounts, path, &samples)).collect();
     let mut observed = Observed {
         window: (at(setup.warmup), at(setup.end)),
         interval_ps: setup.interval.ps(),
@@ -62,7 +63,7 @@ fn part(part: &crate::transport::Part) -> Part {
 type Samples = (Vec<crate::engine::QueueSample>, Vec<crate::engine::ClassSample>);
 
 fn path_of(setup: &Setup, accounts: &Accounts, path: usize, (queues, classes): &Samples) -> Path {
-    let named = &setup.fabric.paths[path];
+    let named = &setup.fabric.network.paths[path];
     let changes = setup.scenario.event.iter().any(|event| matches!(event.kind, EventKind::SetRate(_)));
     let rate_bps = setup.fabric.net.links()[named.queue.0 as usize].rate_bps as f64;
     let sent = setup.engine.counters(named.queue).bytes - accounts.links_at_warmup[path].bytes;

@@ -65,12 +65,12 @@ impl Setup {
         let managed = subflows::plan(&scenario);
         if moves.is_empty() {
             // One that moves may move to the path that an event names.
-            subflows::check(&managed, &transports, &fabric.paths)?;
+            subflows::check(&managed, &transports, &fabric.network.paths)?;
         }
         let (warmup, end) = (Time::ZERO + span(scenario.warmup), Time::ZERO + span(scenario.duration));
         let interval = span(scenario.interval());
-        for queue in fabric.paths.iter().map(|path| path.queue).collect::<Vec<_>>() {
-            fabric.net.sample(queue, queue_interval(interval, end))?;
+        for path in &fabric.network.paths {
+            fabric.net.sample(path.queue, queue_interval(interval, end))?;
         }
         let engine = Engine::new(&fabric.net, &partition, &streams, hosts)?;
         let connections = transports.iter().map(|transport| transport.ends().len()).sum();
@@ -93,7 +93,8 @@ impl Setup {
     /// Applies the scenario's events of this moment: subflows are changed on the paths that they are on by then.
     pub(crate) fn apply_events(&mut self, now: Time) {
         changes::apply(&self.moves, now, &mut self.transports, &mut self.engine);
-        subflows::apply(&self.managed, now, (&self.transports, &self.fabric.paths), &mut self.engine);
+        let paths = &self.fabric.network.paths;
+        subflows::apply(&self.managed, now, (&self.transports, paths), &mut self.engine);
     }
 
     /// Events that only take samples: the one count that depends on threads.

@@ -213,7 +213,7 @@ impl World {
         let config = &self.configs[usize::from(spec.config.0)];
         let Selected { params, needs_ecn: accurate, .. } = &self.algorithms[usize::from(spec.algorithm.0)];
         // Other detectors keep other state.
-        let pools = params.choice("detector") == Some("correlation");
+        let pools = || params.choice("detector") == Some("correlation");
         let multipath = spec.multipath || spec.subflows.len() > 1;
         let header = config.header_bytes + if multipath { config.multipath_header_bytes } else { 0 };
         let mss = config.mtu_bytes - header;
@@ -244,7 +244,7 @@ impl World {
         let subs: Vec<Subflow> = spec.subflows.iter().enumerate().map(make_tx).collect();
 
         let hosts = &mut self.shards[usize::from(tx_shard)];
-        if let Some(secret) = config.pool_secret.filter(|_| pools) {
+        if let Some(secret) = config.pool_secret.filter(|_| pools()) {
             let ends = (spec.sender, spec.receiver);
             let at = self.pools.get(&ends).copied();
             conn.pool =

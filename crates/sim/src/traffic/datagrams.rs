@@ -110,7 +110,7 @@ impl Plan<'_> {
         for (interface, route_pair) in route_pairs.iter().take(used).enumerate() {
             let spec = self.spec(fabric, *to, route_pair)?;
             // By name, so that a path more leaves the others' draws alone.
-            let own = fabric.path_of(route_pair).map(|path| fabric.paths[path].name.clone());
+            let own = fabric.path_of(route_pair).map(|path| fabric.network.paths[path].name.clone());
             let own = own.unwrap_or_else(|| interface.to_string());
             match &self.entry.kind {
                 TrafficKind::OnOffUdp(k) => {
@@ -131,8 +131,8 @@ impl Plan<'_> {
     fn spec(&self, fabric: &mut Fabric, to: usize, route_pair: &RoutePair) -> Result<DatagramSpec, SimError> {
         let route: RouteId = fabric.route(&route_pair.forward)?;
         Ok(DatagramSpec {
-            sender: fabric.hosts[self.sender.host].0,
-            receiver: fabric.hosts[to].0,
+            sender: fabric.node(self.sender.host).0,
+            receiver: fabric.node(to).0,
             route,
             start: Time::ZERO + span(self.entry.common.start),
             stop: self.end,

@@ -278,7 +278,7 @@ impl Planner<'_> {
 
     /// The arrivals at one sender; `None` if there are none.
     fn arrivals(&self, sender: &Sender, k: &Poisson, sizes: &Sizes) -> Option<Arrivals> {
-        let rate_bps = self.fabric.host_rates[sender.host].get() as f64;
+        let rate_bps = self.fabric.network.hosts[sender.host].rate.get() as f64;
         let per_second = match (k.load, k.per_second) {
             (Some(load), _) => load * rate_bps / 8.0 / sizes.mean(),
             (None, per_second) => per_second?,

@@ -157,8 +157,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         let own = self.world_flows();
         let group = rtt_group(count, own, planned.traffic);
         let spec = ConnSpec {
-            sender: self.ctx.fabric.hosts[opens].0,
-            receiver: self.ctx.fabric.hosts[other].0,
+            sender: self.ctx.fabric.node(opens).0,
+            receiver: self.ctx.fabric.node(other).0,
             start: planned.start,
             // What arrives is fetched, as what has begun on a connection of its own arrives.
             stop: if fetches { Time::NEVER } else { planned.stop },
