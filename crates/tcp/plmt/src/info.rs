@@ -3,10 +3,10 @@
 use std::os::fd::AsFd;
 use vmcc_tcp::CarrierInfo;
 
-/// Snapshot of a socket's TCP, with the bytes that wait for it in user space.
+/// Snapshot of a socket's TCP.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "neither nix nor socket2 reads TCP_INFO")]
-pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
+pub(crate) fn read(socket: &impl AsFd) -> CarrierInfo {
     use nix::libc;
     use std::os::fd::AsRawFd;
     use vmcc_units::time::Span;
@@ -24,9 +24,8 @@ pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
             &raw mut len,
         )
     };
-    let queued = waiting as u64;
     if failed != 0 {
-        return CarrierInfo { queued, blocked: waiting > 0, ..CarrierInfo::default() };
+        return CarrierInfo::default();
     }
     // A socket that has sent nothing since its handshake has no better guess of either.
     let mss = info.tcpi_snd_mss.max(1);
@@ -36,8 +35,8 @@ pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
         srtt: Span::from_us(info.tcpi_rtt.into()),
         rttvar: Span::from_us(info.tcpi_rttvar.into()),
         in_flight: u64::from(info.tcpi_unacked) * u64::from(mss),
-        queued: u64::from(info.tcpi_notsent_bytes) + queued,
-        blocked: waiting > 0,
+        queued: info.tcpi_notsent_bytes.into(),
+        blocked: false,
         since_ack: Span::from_ms(info.tcpi_last_ack_recv.into()),
         timeouts: info.tcpi_retransmits.into(),
         slow_start: info.tcpi_snd_cwnd < info.tcpi_snd_ssthresh,
@@ -46,11 +45,6 @@ pub(crate) fn read(socket: &impl AsFd, waiting: usize) -> CarrierInfo {
 
 /// Without `TCP_INFO` only the bytes in user space limit a carrier: the socket says by `EWOULDBLOCK` when it is full.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn read(_: &impl AsFd, waiting: usize) -> CarrierInfo {
-    CarrierInfo {
-        cwnd_pkt: u32::MAX >> 12,
-        queued: waiting as u64,
-        blocked: waiting > 0,
-        ..CarrierInfo::default()
-    }
+pub(crate) fn read(_: &impl AsFd) -> CarrierInfo {
+    CarrierInfo { cwnd_pkt: u32::MAX >> 12, ..CarrierInfo::default() }
 }

@@ -15,8 +15,8 @@ use vmcc_tcp::{Binding, CarrierInfo};
 
 /// Ordered byte pipe of a carrier. Dropped, it is aborted: the peer must not take that for an end.
 pub trait Pipe: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Snapshot of what it runs over, with the bytes that wait for it in user space.
-    fn info(&self, waiting: usize) -> CarrierInfo;
+    /// Snapshot of what it runs over, without the bytes that wait for it in user space.
+    fn info(&self) -> CarrierInfo;
 
     /// Addresses of both ends; none where the connection is gone.
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)>;
@@ -68,8 +68,8 @@ impl TcpPipe {
 }
 
 impl Pipe for TcpPipe {
-    fn info(&self, waiting: usize) -> CarrierInfo {
-        info::read(&self.stream, waiting)
+    fn info(&self) -> CarrierInfo {
+        info::read(&self.stream)
     }
 
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {

@@ -38,8 +38,10 @@ impl CarrierSocket {
         self.waiting().is_empty()
     }
 
+    /// Snapshot of its pipe, with the bytes that wait for it here.
     pub(crate) fn info(&self) -> CarrierInfo {
-        self.pipe.info(self.waiting().len())
+        let (info, waiting) = (self.pipe.info(), self.waiting().len() as u64);
+        CarrierInfo { queued: info.queued + waiting, blocked: waiting > 0, ..info }
     }
 
     pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {

@@ -62,16 +62,10 @@ impl QuicPipe {
 }
 
 impl Pipe for QuicPipe {
-    fn info(&self, waiting: usize) -> CarrierInfo {
+    fn info(&self) -> CarrierInfo {
         let paths = self.connection.paths();
         let srtt = paths.iter().filter(|path| path.open && !path.failed).map(|path| path.srtt).min();
-        CarrierInfo {
-            cwnd_pkt: WINDOW_PKT,
-            srtt: srtt.unwrap_or(Span::ZERO),
-            queued: waiting as u64,
-            blocked: waiting > 0,
-            ..CarrierInfo::default()
-        }
+        CarrierInfo { cwnd_pkt: WINDOW_PKT, srtt: srtt.unwrap_or(Span::ZERO), ..CarrierInfo::default() }
     }
 
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {

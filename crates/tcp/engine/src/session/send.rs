@@ -125,11 +125,9 @@ impl Session {
     /// meanwhile join it.
     fn awaits_more(&self) -> bool {
         let only_backups = self.only_backups();
-        let takes_data = |carrier: &&Carrier| carrier.takes_data(only_backups);
-        let mut blocked =
-            self.carriers.iter().filter(takes_data).map(|carrier| carrier.info.blocked).peekable();
-        blocked.peek().is_some()
-            && blocked.all(|blocked| blocked)
+        let mut taking = self.carriers.iter().filter(|carrier| carrier.takes_data(only_backups)).peekable();
+        taking.peek().is_some()
+            && taking.all(|carrier| carrier.info.blocked)
             && self.streams.is_remainder(MAX_BODY as u64)
     }
 

@@ -41,8 +41,8 @@ struct Memory {
 }
 
 impl Pipe for Memory {
-    fn info(&self, waiting: usize) -> CarrierInfo {
-        CarrierInfo { cwnd_pkt: 1000, queued: waiting as u64, blocked: waiting > 0, ..CarrierInfo::default() }
+    fn info(&self) -> CarrierInfo {
+        CarrierInfo { cwnd_pkt: 1000, ..CarrierInfo::default() }
     }
 
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
