@@ -87,7 +87,7 @@ impl IdleConnections {
 }
 
 fn socket() -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(transfer::MPTCP)))?;
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))?;
     socket.set_read_timeout(Some(transfer::TIMEOUT))?;
     Ok(socket)
 }

@@ -8,8 +8,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// `IPPROTO_MPTCP` of <linux/in.h>.
-pub(super) const MPTCP: i32 = 262;
 /// Nothing on one machine may take longer between two bytes.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: usize = 1 << 20;
@@ -81,7 +79,7 @@ impl Meter {
 }
 
 fn socket() -> io::Result<Socket> {
-    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(MPTCP)))
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))
 }
 
 pub(super) fn listen(port: u16) -> io::Result<Socket> {
