@@ -45,6 +45,8 @@ def test_interval_is_students() -> None:
     mean, half = plots.mean_interval([1.0, 2.0, 3.0, float("nan")])
     assert mean == 2 and half == pytest.approx(4.303 / 3**0.5, rel=1e-3)
     assert plots.mean_interval([5.0]) == (5, 0)
+    for freedom, quantile in ((1, 12.706), (9, 2.262), (10, 2.228), (20, 2.086), (120, 1.980)):
+        assert plots.t_975(freedom) == pytest.approx(quantile, rel=0.002)
 
 
 def test_what_is_not_there_is_named(results: vmcc.Results) -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 from . import _program
 
@@ -21,23 +21,24 @@ POLL_S = 1.0
 #: Times that Ray starts a shard again whose machine died.
 RETRIES = 5
 
-#: The command of a shard, all but `--shard`; the number of shards; the folder of the results; a note of progress.
-Backend = Callable[[Sequence[str], int, Path, bool], None]
 
-
-def backend(on: str, shared: Sequence[str] = ()) -> Backend:
-    """`slurm`, `slurm:OPTIONS OF SBATCH`, `ray` or a Ray address. `shared`: files that a machine without shared folders needs.
+def run_shards(
+    on: str, command: Sequence[str], files: Sequence[str], shards: int, out: Path, progress: bool
+) -> None:
+    """Runs the shards of `command` on `slurm`, `slurm:OPTIONS OF SBATCH`, `ray` or a Ray address. `files`: those that it
+    reads, for machines without shared folders.
 
     Raises:
         InvalidInput: `on` is none of these.
+        Unsupported: the cluster's client is missing, or refuses.
     """
     kind, _, rest = on.partition(":")
     if kind == "slurm":
-        return lambda command, shards, out, progress: _slurm(shlex.split(rest), command, shards, out, progress)
-    if kind == "ray":
-        address = on if rest.startswith("//") else (rest or "auto")
-        return lambda command, shards, out, progress: _ray(address, shared, command, shards, out, progress)
-    raise _program.InvalidInput(f"on={on!r}: `local`, `slurm`, `slurm:OPTIONS`, `ray` or `ray://HOST:PORT` is expected")
+        _slurm(shlex.split(rest), command, shards, out, progress)
+    elif kind == "ray":
+        _ray(on if rest.startswith("//") else rest or "auto", command, files, shards, out, progress)
+    else:
+        raise _program.InvalidInput(f"on={on!r}: `local`, `slurm`, `slurm:OPTIONS`, `ray` or `ray://HOST:PORT` is expected")
 
 
 def partial_folder(out: Path) -> Path:
@@ -58,7 +59,7 @@ def _slurm(options: list[str], command: Sequence[str], shards: int, out: Path, p
         except BaseException:
             subprocess.run(["scancel", job], check=False)
             raise
-        _judge(Path(logs))
+        _report_failure(Path(logs))
 
 
 def _client(command: list[str], may_fail: bool = False) -> str:
@@ -72,15 +73,16 @@ def _client(command: list[str], may_fail: bool = False) -> str:
     return done.stdout
 
 
-def _judge(logs: Path) -> None:
-    """Bad input is the same for every shard; other failures are made up for at the end."""
+def _report_failure(logs: Path) -> None:
+    """What the first shard that failed says: bad input is that of all, and what else is missing is made up for at the end."""
     for log in sorted(logs.glob("*.log")):
         text = log.read_text(encoding="utf-8", errors="replace")
-        if re.search(r"^error: ", text, re.MULTILINE) and "in use by another" not in text:
+        if re.search(r"^error: ", text, re.MULTILINE):
             sys.stderr.write(f"shard {log.stem}: {text}")
+            return
 
 
-def _ray(address: str, files: Sequence[str], command: Sequence[str], shards: int, out: Path, progress: bool) -> None:
+def _ray(address: str, command: Sequence[str], files: Sequence[str], shards: int, out: Path, progress: bool) -> None:
     """Tasks whose finished runs come back as bytes: no shared file system is needed."""
     try:
         import ray

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
 from . import _program
-from .clusters import backend, partial_folder
+from .clusters import partial_folder, run_shards
 from .results import Results
 from .scenario import Scenario, Value, toml_value
 
@@ -70,9 +70,10 @@ def run(
         arguments += [text for source in sources for text in ("--algorithm", source)]
         for option, number in {"runs": runs, "seed": seed, "jobs": jobs, "threads": threads}.items():
             arguments += [] if number is None else [f"--{option}", str(number)]
-        if on != "local" and not (resume and not partial_folder(target).exists()):
-            shared = [name for name in (file, *sources) if Path(name).is_file()]
-            backend(on, shared)([_program.path(), *arguments], shards or DEFAULT_SHARDS, target, progress)
+        if on != "local":
+            files = [name for name in (file, *sources) if Path(name).is_file()]
+            run_shards(on, [_program.path(), *arguments], files, shards or DEFAULT_SHARDS, target, progress)
+            # None of them may have begun.
             resume = partial_folder(target).exists()
         _program.call([*arguments, *(["--resume"] if resume else [])], progress=progress)
     return Results(target, folder)
