@@ -26,16 +26,13 @@ end_load() {
 	load=()
 }
 
-# Each in a process group of its own, which is ended as a whole.
-start_load() { # start_load COMMAND...
-	setsid "$@" &>/dev/null &
+# In a session of its own, as from another login, which is ended as a whole.
+start_load() { # start_load COMMANDS: of a shell
+	setsid sh -c "$1" &>/dev/null &
 	load+=($!)
 }
 
-busy() {
-	start_load sh -c 'while :; do :; done'
-	start_load sh -c 'while :; do :; done'
-}
+busy() { start_load 'while :; do :; done & while :; do :; done'; }
 
 compiler() {
 	{
@@ -43,8 +40,8 @@ compiler() {
 			echo "double f$number(double *a, int n) { double s = 0; for (int i = 1; i < n; i++) s += a[i] * a[i - 1] / (s + $number); return s; }"
 		done
 	} >"$scratch/long.c"
-	start_load sh -c "while cc -O2 -c -o '$scratch/long.o' '$scratch/long.c'; do :; done"
-	start_load sh -c "while dd if=/dev/zero of='$scratch/written' bs=1M count=256 conv=fsync; do :; done"
+	start_load "while cc -O2 -c -o '$scratch/long.o' '$scratch/long.c'; do :; done &
+		while dd if=/dev/zero of='$scratch/written' bs=1M count=256 conv=fsync; do :; done"
 }
 
 one-cpu() { taskset -p -c 0 "$BASHPID" >/dev/null; }
