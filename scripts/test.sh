@@ -174,14 +174,14 @@ stage_python() {
 
 # Sweeps on Slurm and Ray.
 stage_clusters() {
-	command -v sbatch >/dev/null && "$python" -c 'import ray' || cannot "no Slurm or Ray; run: scripts/setup.sh clusters" || return
+	command -v sbatch >/dev/null && "$python" -c 'import ray' 2>/dev/null || cannot "no Slurm or Ray; run: scripts/setup.sh clusters" || return
 	install_wheel && test_python -m cluster
 }
 
 python=$PWD/target/python/bin/python
 
 install_wheel() {
-	"$python" -c 'import maturin' || cannot "no Python libraries; run: scripts/setup.sh test" || return
+	"$python" -c 'import maturin' 2>/dev/null || cannot "no Python libraries; run: scripts/setup.sh test" || return
 	rm -rf "$logs/wheel"
 	(cd py && "$python" -m maturin build --quiet --profile dev --out "$logs/wheel") &&
 		"$python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$logs"/wheel/*.whl
