@@ -8,7 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use vmcc_testkit::control::{payload_bps, tbf_share};
+use vmcc_testkit::control::payload_bps;
+
+/// Rate of each of two paths: far below what a busy machine carries.
+const RATE_MBIT: u32 = 20;
 
 /// A scenario short enough for a test, that the kernel engine can express.
 const SCENARIO: &str = r#"
@@ -18,7 +21,7 @@ warmup = "1s"
 [topology]
 kind = "parallel-paths"
 paths = 2
-rate = "50mbit"
+rate = "20mbit"
 delay = "50us"
 buffer = "100kB"
 [[traffic]]
@@ -26,6 +29,8 @@ kind = "bulk"
 [sweep]
 cc = ["lia"]
 "#;
+
+const NAMED_PATHS: &str = "paths = [{ name = \"a\" }, { name = \"b\" }]";
 
 /// A sender that is off now and then.
 const VM: &str = r#"
@@ -64,21 +69,41 @@ fn namespaces_of(pid: u32) -> Vec<String> {
 
 #[test]
 fn root_case_runs_on_the_kernel_engine() {
-    let measure = || {
-        let dir = kernel_folder();
-        let arguments = ["run", "kernel.toml", "--engine", "kernel", "--out", "out"];
-        let (code, document) = json(dir.path(), &arguments);
-        assert_eq!((code, &document["engine"]), (0, &"kernel".into()), "{document}");
-        assert!(dir.path().join("out/report.html").exists());
-        document["cases"][0]["runs"][0]["metrics"].clone()
-    };
     let verdict = |metrics: &Value| {
-        let in_use = metrics["goodput_bps"].as_f64().unwrap() / payload_bps(100);
+        let in_use = both_paths(metrics);
         println!("{in_use:.3} of both paths");
         assert!((0.85..1.02).contains(&in_use), "{in_use}: {metrics}");
         assert!(metrics["rtt_us"]["p50"].as_f64().unwrap() > 50.0, "{metrics}");
     };
-    vmcc_testkit::judge(measure, verdict, |_| tbf_share(100, Duration::ZERO, 1));
+    vmcc_testkit::judge(|| run_of(SCENARIO), verdict, |_| carried_by_tcp());
+}
+
+/// Metrics of a scenario's only run on the kernel engine.
+fn run_of(scenario: &str) -> Value {
+    let dir = folder();
+    fs::write(dir.path().join("kernel.toml"), scenario).unwrap();
+    let arguments = ["run", "kernel.toml", "--engine", "kernel", "--out", "out"];
+    let (code, document) = json(dir.path(), &arguments);
+    assert_eq!((code, &document["engine"]), (0, &"kernel".into()), "{document}");
+    assert!(dir.path().join("out/report.html").exists());
+    document["cases"][0]["runs"][0]["metrics"].clone()
+}
+
+/// Share of both paths that a run has used.
+fn both_paths(metrics: &Value) -> f64 {
+    metrics["goodput_bps"].as_f64().unwrap() / payload_bps(2 * RATE_MBIT)
+}
+
+/// Share of both paths that plain TCP under the kernel's Reno fills now, a connection on each.
+fn carried_by_tcp() -> f64 {
+    let tcp = |path| {
+        format!("[[traffic]]\nkind = \"bulk\"\nprotocol = \"tcp\"\ncc = \"reno\"\npath = \"{path}\"\n")
+    };
+    let both = SCENARIO
+        .replace("paths = 2", NAMED_PATHS)
+        .replace("[[traffic]]\nkind = \"bulk\"\n", &(tcp("a") + &tcp("b")))
+        .replace("[sweep]\ncc = [\"lia\"]\n", "");
+    both_paths(&run_of(&both))
 }
 
 /// Both ends are programs of ours, and have no rights.
@@ -87,7 +112,7 @@ fn root_quic_programs_run_without_privileges() {
     let verdict = |metrics: &Value| {
         let figure = |path: &str| {
             let one = metrics["paths"].as_array().unwrap().iter().find(|one| one["path"] == path).unwrap();
-            one["goodput_bps"].as_f64().unwrap() / payload_bps(50)
+            one["goodput_bps"].as_f64().unwrap() / payload_bps(RATE_MBIT)
         };
         // A quarter of the measured time with the path that is cut, all of it with the other.
         let (cut, other) = (figure("a"), figure("b"));
@@ -96,7 +121,7 @@ fn root_quic_programs_run_without_privileges() {
         assert!(metrics["rtt_us"]["p50"].as_f64().unwrap() > 50.0, "{metrics}");
         assert_eq!(metrics["established"].as_f64(), Some(1.0), "{metrics}");
     };
-    vmcc_testkit::judge(run_of_quic, verdict, |_| tbf_share(100, Duration::ZERO, 1));
+    vmcc_testkit::judge(run_of_quic, verdict, |_| carried_by_tcp());
 }
 
 /// Metrics of a QUIC connection over two paths, one of which is cut; its processes have no rights and leave nothing.
@@ -105,7 +130,7 @@ fn run_of_quic() -> Value {
     let quic = SCENARIO
         .replace("kind = \"bulk\"", "kind = \"bulk\"\nprotocol = \"quic\"\nscheduler = \"pipe-cwnd\"")
         .replace("[sweep]", "[[event]]\nat = \"1500ms\"\nkind = \"link-down\"\nlink = \"a\"\n[sweep]")
-        .replace("paths = 2", "paths = [{ name = \"a\" }, { name = \"b\" }]");
+        .replace("paths = 2", NAMED_PATHS);
     fs::write(dir.path().join("quic.toml"), quic).unwrap();
     let child = Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
         .args(["--json", "run", "quic.toml", "--engine", "kernel", "--out", "out"])
