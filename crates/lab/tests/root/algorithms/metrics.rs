@@ -2,7 +2,8 @@
 //!
 //! Background traffic is planted that is marked, dropped and sent again, and must not be counted.
 
-use crate::common::{alone, judged};
+use super::workloads::judged;
+use crate::common::alone;
 use vmcc_lab::LabSpec;
 use vmcc_results::{FlowRecord, RunOutput};
 use vmcc_scenario::{Document, Overrides};

@@ -38,7 +38,7 @@ pub(super) fn of(output: &RunOutput, name: &str) -> f64 {
 }
 
 /// Runs `spec` with these programs until the verdict holds, or has failed while the machine carries what it carries when idle.
-fn judged(spec: &LabSpec, verdict: impl Fn(&RunOutput)) {
+pub(super) fn judged(spec: &LabSpec, verdict: impl Fn(&RunOutput)) {
     vmcc_testkit::judge(|| run_with(spec, programs()).unwrap(), verdict, |_| control());
 }
 
