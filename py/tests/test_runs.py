@@ -121,6 +121,6 @@ def test_folder_without_results_is_named(tmp_path: Path) -> None:
 
 
 def test_comparison_has_intervals(results: vmcc.Results) -> None:
-    other = vmcc.run("examples/fat-tree-fct", sweep={"cc": ["lia", "vmcc"]}, runs=3, seed=9, scale="quick")
+    other = vmcc.run("examples/fat-tree-fct", sweep={"cc": ["lia", "vmcc"]}, runs=3, seed=9, scale="small")
     difference = vmcc.compare(results, other).query("metric == 'goodput_bps'")
     assert list(difference.set_cc) == ["lia", "vmcc"] and (difference.half_width > 0).all()
