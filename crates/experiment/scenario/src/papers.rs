@@ -9,7 +9,7 @@ use crate::builtin::{self, Builtin};
 pub struct Paper {
     /// Its short name, which is also the folder of its scenarios.
     pub key: &'static str,
-    /// Its subject.
+    /// Its title; its subject where the title is not known here.
     pub title: &'static str,
     /// Its figures and tables that can be measured, in its order.
     pub figures: &'static [Figure],
@@ -85,7 +85,7 @@ pub const ALL: &[Paper] = &[
     },
     Paper {
         key: "icpe",
-        title: "MPTCP in the datacenter and the cloud: when it helps applications",
+        title: "Performance Evaluation of Multi-Path TCP for Data Center and Cloud Workloads",
         figures: &[
             figure("fig3", "the congestion generator's rates on two NICs").but(&[
                 "The generator's transport, rates, durations and seeds are not given.",
@@ -151,7 +151,7 @@ pub const ALL: &[Paper] = &[
     },
     Paper {
         key: "mctcp",
-        title: "Multi-connection TCP over directly connected and overlay paths (MCTCP)",
+        title: "Performance Evaluation of Multipath TCP Linux Implementations",
         figures: &[
             figure("dyn", "goodput under loss and delay that come and go").but(&[
                 "The loss rate is not given. The contenders run on different kernels, 2.6.32 and 2.6.35.",
@@ -174,7 +174,7 @@ pub const ALL: &[Paper] = &[
     },
     Paper {
         key: "vmsched",
-        title: "MPTCP under virtual-machine scheduling",
+        title: "MPTCP under Virtual Machine Scheduling Impact",
         figures: &[
             figure("fig4", "alpha over the time slice").but(&[
                 "With equal RTTs theorem 1 leaves alpha as it is; the figure has it fall.",
