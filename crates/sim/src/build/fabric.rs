@@ -88,7 +88,7 @@ impl Fabric {
     }
 
     /// The routes from one host to another for `count` subflows (`None`: one per route), restricted to the
-    /// paths named. Networks that spread flows by hash draw from `ecmp`.
+    /// paths named. Networks with ECMP draw them at random from `ecmp`.
     ///
     /// # Errors
     /// [`FabricError::NoPath`] if none is left.
