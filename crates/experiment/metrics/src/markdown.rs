@@ -6,16 +6,18 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Metrics
 
-Each figure, on every engine that has it. The page is made from the catalogue in `crates/experiment/metrics`; `vmcc metrics` prints the same.
+Every metric, and the engines that measure it. The page is made from the catalogue in `crates/experiment/metrics`; `vmcc metrics` prints the same.
 
 - `kernel` means this host's kernel (`--engine kernel`) and a guest's (`--engine guest`).
-- Figures of a *window* leave out the warm-up, those of a *run* do not.
+- Metrics over the *window* leave out the warm-up, those over the *run* do not.
 - *Measured* traffic is all that is not `competing`.
 - A distribution has `mean`, `p50`, `p99`, `p999` (99.9 %), `min`, `max` and `samples`. Percentiles interpolate between the two nearest ranks; those of RTTs \
 where every sample counts are within 1 % of one.
 - Sizes of transfers and requests have five ranges: `up_to_10kB`, `up_to_100kB`, `up_to_1MB`, `up_to_10MB` and `above_10MB`. The lower ones do \
 not count in the higher ones.
-- A figure that a source cannot tell is absent, never zero.
+- A metric that an engine cannot measure is absent, never zero.
+- `slowdown` divides by `ideal_us`, a lower bound without slow start, so that of a transfer without competition can exceed 1. \
+Code: `crates/experiment/network/src/unloaded.rs`.
 - `goodput_bps` divides by the whole window, of an entry by its time from `start` to `stop`, also where transfers end early: 10 MB that arrive in the first second of a \
 window of 20 s are 4 Mbit/s. Compare finite transfers by `fct_us` or `flow_goodput_bps`, which count their own time.
 ";

@@ -66,9 +66,9 @@ pub(super) const ALL: &[Metric] = &[
         unit: Unit::Microseconds,
         title: "RTT",
         shown: &[("p50", "RTT p50"), ("p99", "RTT p99")],
-        meaning: "smoothed round-trip times, one value per subflow that makes progress at equal intervals: of runs and \
-                  entries, those of endless connections; where there are none, those of all (on the simulator, every \
-                  sample of each)",
+        meaning: "smoothed RTTs, sampled at equal intervals on each subflow that makes progress; of runs and entries, those \
+                  of endless connections, or where there are none, of all connections (on the simulator then every RTT \
+                  sample)",
         reduce: By(rtt::of),
         ..DISTRIBUTION
     },
