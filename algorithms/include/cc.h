@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* clang-format off */
 /*
- * The contract between a congestion-control algorithm and its host.
+ * The contract between a congestion-control algorithm and its caller: Linux's TCP, the simulator or
+ * the transport.  Elsewhere the caller is also called the host (host.h).
  *
  * The same algorithm source is compiled natively (simulator, tests) and for the BPF virtual machine
  * (kernel).  Hence the C subset: freestanding C11, unsigned 64-bit integers (signed only where a
@@ -13,25 +14,25 @@
  *   init           the path has just been established, or the algorithm was just selected
  *   on_ack         every ACK, in every state, before any growth: counters, RTT rounds, marking
  *                  fraction
- *   on_congestion  the host starts a reduction (CC_CAUSE_ECE, CC_CAUSE_LOSS) or its timer expired
- *                  (CC_CAUSE_RTO): answer with the new ssthresh.  The host calls it at most once
- *                  per window of data for ECE and LOSS together.  The answer may add a window where
- *                  the reduction ends elsewhere than at ssthresh (1 after RTO; below the ssthresh
- *                  floor after ECE); a host that has its own recovery machinery may ignore that
+ *   on_congestion  the caller starts a reduction (CC_CAUSE_ECE, CC_CAUSE_LOSS) or its timer expired
+ *                  (CC_CAUSE_RTO): returns the new ssthresh.  It is called at most once per window
+ *                  of data for ECE and LOSS together.  It may add a window where the reduction ends
+ *                  elsewhere than at ssthresh (1 after RTO; below the ssthresh floor after ECE); a
+ *                  caller that has its own recovery machinery may ignore that
  *   on_grow        an ACK arrived while growth is allowed (state open, disorder or loss;
  *                  cwnd-limited)
- *   on_state       the host's recovery state has changed to event->state
+ *   on_state       the caller's recovery state has changed to event->state
  *
  * One that detects paths which share a bottleneck (`detects` in registry.toml) has a sixth:
  *
  *   detect         after on_ack, with the history of all paths of the connection.  It may request to
- *                  close the path, and may change its window as a probe of the siblings.  A host
+ *                  close the path, and may change its window as a probe of the siblings.  A caller
  *                  that does not close paths need not call it.  The event is the hook's own copy,
  *                  which it may change: a second one would not fit on the stack of a BPF program
  *
- * The host clears decision->set before each hook.  It owns the recovery state machine (Linux, or
+ * The caller clears decision->set before each hook.  It owns the recovery state machine (Linux, or
  * the simulator's model of it), and the gradual reduction (PRR) towards the ssthresh that
- * on_congestion answered.
+ * on_congestion returned.
  *
  * Units: windows in packets, times in the unit of the name, `_qN` fixed point with N fractional
  * bits. A zero in an event field other than flags and state means "unknown" unless its comment says
@@ -100,7 +101,7 @@ struct cc_event {
 	uint32_t cwnd_pkt;	/* >= 1 */
 	uint32_t ssthresh_pkt;	/* CC_SSTHRESH_INFINITE until the first reduction */
 	uint32_t srtt_8us;	/* smoothed RTT in 1/8 us */
-	uint32_t min_rtt_us;	/* the host's windowed minimum */
+	uint32_t min_rtt_us;	/* the caller's windowed minimum */
 	uint32_t rtt_us;	/* this ACK's sample; 0: no sample */
 	uint32_t acked_pkt;	/* packets newly acknowledged by this ACK; may be 0 */
 	uint32_t in_flight_pkt; /* in on_congestion: RFC 5681's FlightSize (sent, not yet
@@ -118,7 +119,7 @@ struct cc_event {
 #define CC_SLOT_SLOW_START  (1u << 3)
 
 /*
- * State of a path that siblings may read.  The host publishes it after a hook; where one callback
+ * State of a path that siblings may read.  The caller publishes it after a hook; where one callback
  * runs several (the kernel: on_ack, then on_grow), after the last.
  */
 struct cc_slot {

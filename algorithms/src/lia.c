@@ -12,6 +12,8 @@
  * sibling in recovery enters with its ssthresh, as the RFC says and that module does not.
  *
  * Valid range: see coupling.h.  With one path it is Reno, bit for bit.
+ *
+ * The increase is cc_lia_increase_q40() in lia.h, the sums over paths cc_couple() in coupling.h.
  */
 #include "lia.h"
 

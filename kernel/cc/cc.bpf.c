@@ -21,11 +21,13 @@
  *   ssthresh: noted.  Linux calls it before it gives the reason; set_state, which follows at once
  *   (tcp_enter_cwr, tcp_enter_recovery, tcp_enter_loss), tells a loss, an echoed mark or a timeout.
  *
- *   set_state: on_congestion if ssthresh was asked for, then on_state.
+ *   set_state: on_ack if still due, on_congestion if ssthresh was asked for or the timer expired,
+ *   then on_state if the state is another.
  *
  *   cong_avoid: on_ack if still due, on_grow.
  *
- *   detect: at the end of the callback in which on_ack ran, noinline for the stack limit.
+ *   detect: once on_ack has run, at the end of in_ack_event, pkts_acked or cong_avoid (of the next
+ *   one if it ran in set_state), noinline for the stack limit.
  *
  *   cwnd_event: the receiver's echo of marks (echo.bpf.h).  With AccECN the receiver counts marks
  *   instead, and on_ack sees that count (count_marks).
@@ -34,7 +36,7 @@
  *
  *   min_tso_segs: the spacing that was asked for (cc_space.bpf.h).
  *
- * The window that on_congestion answers is not taken: Linux reduces gradually (PRR) to ssthresh.
+ * The window that on_congestion returns is not taken: Linux reduces gradually (PRR) to ssthresh.
  */
 #include "cc_call.bpf.h"
 #include "cc_detect.bpf.h"

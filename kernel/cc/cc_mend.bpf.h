@@ -13,8 +13,8 @@
 #endif
 
 /*
- * True if no algorithm can have answered the window or its ssthresh: Linux called, and the program
- * did not run.  Linux itself raises ssthresh during a reduction in two cases, and both clear
+ * True if no algorithm could have set the window or its ssthresh: Linux called, and the program did
+ * not run.  Linux itself raises ssthresh during a reduction in two cases, and both clear
  * undo_marker: when it undoes (without SACK the state stays), and when it retransmits packets that
  * became too long for the path, which enters Loss without calling.  In Loss it may also restart
  * from the window after idleness.
@@ -33,7 +33,7 @@ static __always_inline int unanswered(struct sock *sk)
 
 /*
  * A kernel may skip our programs: one that guards its init process was seen to skip every BPF
- * program in softirqs that interrupt process 1.  ssthresh then answers what was on the stack; PRR
+ * program in softirqs that interrupt process 1.  ssthresh then returns what was on the stack; PRR
  * raises the window towards it without limit, and the end of the reduction sets the window to it.
  * The next ACK ends that.
  */

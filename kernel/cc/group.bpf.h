@@ -7,12 +7,12 @@
  * subflow takes a slot when it becomes part of a connection and gives it back in release(); the
  * last one deletes the entry.  Subflows of one connection come and go on several CPUs at once, and
  * the kernel may reuse the memory of a deleted entry at once, also while another CPU still holds a
- * pointer to it.  So membership is one 64-bit word, owner and number of members, which changes by
- * compare-and-swap:
+ * pointer to it.  So membership is one 64-bit word, owner and number of members, which changes
+ * atomically:
  *
  *     members = owner (56 bits of the key) | count
  *
- *     make    insert an entry of nobody, 0, unless there is one; fill it in; 0 -> owner|1
+ *     make    insert an unowned entry, 0, unless there is one; fill it in; 0 -> owner|1
  *     join    owner|n -> owner|n+1      fails on an entry that has been deleted or reused
  *     leave   owner|n -> owner|n-1      cannot fail: a member's entry is never deleted
  *             owner|0 -> MP_GROUP_DEAD  fails after another join; else delete the entry

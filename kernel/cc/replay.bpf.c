@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * An algorithm without a socket: runs one recorded step at a time, for the comparison of the BPF
+ * An algorithm without a socket: runs one step of a trace at a time, for the comparison of the BPF
  * build with the native one.  Same defines as cc.bpf.c.
  *
  * The caller writes replay_step, runs the program, and reads replay_step back.

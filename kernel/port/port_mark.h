@@ -10,9 +10,9 @@ enum {
 };
 
 /*
- * Brings T_round up to date.  HTB does not show its rounds: one round is taken to be what the
- * classes that have anything queued now send in one, smoothed once per such round, so that
- * thresholds follow when classes come and go.  `sample_ns` is zero while the port is idle.
+ * Updates T_round.  HTB does not show its rounds: a round is estimated as the quanta of all
+ * backlogged classes, smoothed once per such round, so that thresholds follow when classes come and
+ * go.  `sample_ns` is zero while the port is idle.
  */
 static __always_inline void update_round(const struct port_config *cfg, struct port_state *state,
 					 u64 sample_ns, u64 now)
@@ -184,10 +184,10 @@ __noinline int mark_inner(struct __sk_buff *skb, const struct packet *outer,
 }
 
 /*
- * A tunnel's packet.  What carries decides nothing: a packet whose inner header is not ECN-capable
- * would be dropped at the tunnel's end if the outer one said CE (RFC 6040 section 4.2), so it is
- * not marked at all.  Else both headers are, so that a tunnel's end that does not do RFC 6040
- * delivers the mark as well.
+ * A tunnel's packet.  The outer header alone does not decide: a packet whose inner header is not
+ * ECN-capable would be dropped at the tunnel's end if the outer one said CE (RFC 6040 section 4.2),
+ * so it is not marked at all.  Else both headers are, so that a tunnel's end that does not do
+ * RFC 6040 delivers the mark as well.
  */
 static __always_inline int mark_tunnel(struct __sk_buff *skb, const struct packet *outer,
 				       const struct packet *inner)

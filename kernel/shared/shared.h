@@ -11,7 +11,7 @@
 /* Those of one account (struct mp_account): one of them cannot fill the table. */
 #define MP_ACCOUNT_CONNECTIONS (MP_MAX_CONNECTIONS / 8)
 #define MP_MAX_ACCOUNTS	       4096
-/* Wishes of one account to close a path, in about a second. */
+/* Requests of one account to close a path, in about a second. */
 #define MP_ACCOUNT_REQUESTS 64
 #define MP_EVENT_BYTES	    262144
 
@@ -113,7 +113,7 @@ struct mp_close_event {
 	struct mp_ends peer_ends;
 };
 
-/* One step of a recorded trace: in, and out. */
+/* One step of a trace: in, and out. */
 struct replay_step {
 	struct cc_event event;
 	struct cc_host host;
