@@ -9,7 +9,7 @@
 //! | `cgroups` | finding them |
 //! | `reconcile` | one pass over every namespace and resource |
 //! | `settling` | endpoints that are backups until subflows have joined |
-//! | `readiness` | interfaces whose addresses are usable as endpoints, and the endpoints' numbers |
+//! | `readiness` | interfaces whose addresses are usable as endpoints, endpoints' numbers, times to announce them again |
 //! | `usage` | connections that end with an endpoint, which is kept |
 //! | `contention` | back-off for values that another program keeps changing |
 //! | `event_loop` | waits for signals, changes and timeouts |
