@@ -22,10 +22,14 @@ use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::{Document, Overrides, Plan, Scale, metrics};
 
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
-    if options.shard.is_some() {
-        return prepare(options, ui)?.perform_shard(options, ui);
+    let prepared = prepare(options, ui)?;
+    if let Some(scale) = prepared.document.missing_scale(overrides(options).scale) {
+        ui.warn(&format!("{} has no [scale.{scale}]: it runs as written", prepared.document.name()));
     }
-    let (summary, text) = prepare(options, ui)?.perform(options, ui)?;
+    if options.shard.is_some() {
+        return prepared.perform_shard(options, ui);
+    }
+    let (summary, text) = prepared.perform(options, ui)?;
     ui.answer(&summary, || text);
     Ok(if summary.claims.iter().any(ClaimResult::fails) { Exit::CheckFailed } else { Exit::Done })
 }

@@ -44,6 +44,16 @@ fn json_output_equals_the_summary_file_and_fits_the_schema() {
 }
 
 #[test]
+fn scale_that_the_scenario_lacks_is_a_warning() {
+    let dir = folder();
+    for (scale, warned) in [("full", false), ("quick", true)] {
+        let run = output(dir.path(), &["run", "two.toml", "--engine", "sim", "--scale", scale]);
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(said.contains("two has no [scale.quick]: it runs as written"), warned, "{said}");
+    }
+}
+
+#[test]
 fn cases_do_not_depend_on_the_number_of_jobs() {
     let dir = folder();
     let (_, one) = run_into(dir.path(), "one", &["--jobs", "1"]);

@@ -22,6 +22,17 @@ impl<'a> Row<'a> {
     fn paper(&self) -> &'a str {
         self.any().find_map(|claim| claim.paper.as_deref()).unwrap_or(NONE)
     }
+
+    /// The bound on the value, where the check has a single one.
+    fn needs(&self) -> Option<String> {
+        self.any().find_map(claim_needs)
+    }
+
+    /// The bound on the value, or the whole check.
+    fn condition(&self) -> String {
+        let check = || self.any().next().map_or_else(String::new, |claim| format!("`{}`", claim.check));
+        self.needs().unwrap_or_else(check)
+    }
 }
 
 /// Every claim once, in the order of the engines' results.
@@ -53,7 +64,7 @@ pub(crate) fn table(parts: &[Part<'_>]) -> Markup {
 }
 
 fn table_row(row: &Row<'_>) -> Markup {
-    let needs = row.any().find_map(claim_needs).unwrap_or_else(|| NONE.to_owned());
+    let needs = row.needs().unwrap_or_else(|| NONE.to_owned());
     let mut remarks: Vec<&str> = Vec::new();
     for remark in row.any().flat_map(|claim| claim.note.iter().chain(&claim.analysis)) {
         if !remarks.contains(&remark.as_str()) {
@@ -97,8 +108,8 @@ pub(crate) fn verdict(claim: &ClaimResult) -> Markup {
 pub fn markdown(figures: &[(About<'_>, Vec<Part<'_>>)], engines: &[&str]) -> String {
     let titles: Vec<&str> = engines.iter().map(|engine| engine_title(engine)).collect();
     let mut lines = vec![
-        format!("| figure | claim | paper | {} |", titles.join(" | ")),
-        format!("|---|---|---|{}", "---|".repeat(engines.len())),
+        format!("| figure | claim | paper | condition | {} |", titles.join(" | ")),
+        format!("|---|---|---|---|{}", "---|".repeat(engines.len())),
     ];
     for (about, parts) in figures {
         let parts: Vec<Part<'_>> =
@@ -110,10 +121,11 @@ pub fn markdown(figures: &[(About<'_>, Vec<Part<'_>>)], engines: &[&str]) -> Str
             };
             let cells: Vec<String> = engines.iter().map(|engine| words(of(engine))).collect();
             lines.push(format!(
-                "| {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} |",
                 about.name,
                 plain(row.id),
                 plain(row.paper()),
+                plain(&row.condition()),
                 cells.join(" | ")
             ));
         }
@@ -175,9 +187,9 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "| p/fig1 | first | 2 \\| 3 times | 1.50 | – |",
-                "| p/fig1 | second | 2 \\| 3 times | **fails**: 0.500 | holds |",
-                "| p/fig1 | third | 2 \\| 3 times | – | 2.00 |",
+                "| p/fig1 | first | 2 \\| 3 times | `x > 1` | 1.50 | – |",
+                "| p/fig1 | second | 2 \\| 3 times | `x > 1` | **fails**: 0.500 | holds |",
+                "| p/fig1 | third | 2 \\| 3 times | `x > 1` | – | 2.00 |",
             ]
         );
         let odd = summary(&[("a|b\r\nc", Some(1.0), true)]);
@@ -186,7 +198,7 @@ mod tests {
         let table = markdown(&[(about, odd)], &["sim"]);
         assert_eq!(
             table.split('\n').skip(2).collect::<Vec<_>>(),
-            ["| p/fig1 | a\\|b  c | 2 \\| 3 times | 1.00 |"]
+            ["| p/fig1 | a\\|b  c | 2 \\| 3 times | `x > 1` | 1.00 |"]
         );
         let html = super::table(&parts).into_string();
         assert_eq!((html.matches("badge pass").count(), html.matches("badge fail").count()), (3, 1));

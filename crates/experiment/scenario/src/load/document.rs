@@ -112,6 +112,12 @@ impl Document {
         self.source.text()
     }
 
+    /// Returns the name of this scale's table if the file does not have it, so that it runs as written.
+    pub fn missing_scale(&self, scale: Scale) -> Option<&'static str> {
+        let there = self.source.tree().get("scale").and_then(Value::as_object);
+        scale.name().filter(|name| there.is_none_or(|scales| !scales.contains_key(*name)))
+    }
+
     /// The cases and claims after scale, overrides and sweep, each case fully checked.
     ///
     /// # Errors

@@ -91,7 +91,7 @@ pub(crate) fn apply(
     let object = resource.object();
     let now = resource.read()?;
     if now.as_deref() == Some(OTHER_BUILD) {
-        return Err(ResourceError::SomebodyElse { found: OTHER_BUILD.to_owned() });
+        return Err(ResourceError::OtherBuild);
     }
     let entry = record.find(place, resource).filter(|entry| !is_of_another_object(entry, object));
     let next_step = match next_step(now.as_deref(), entry, desired, resource.is_exclusive(), object) {

@@ -118,6 +118,11 @@ pub(crate) enum ResourceError {
     Renamed { now: String },
     #[error("another program has set it: {found}; it is left alone")]
     SomebodyElse { found: String },
+    #[error(
+        "an earlier build of vmcc has loaded it, and it runs on unchanged; to replace it at a quiet time: `vmcc down`, then start \
+         the agent again"
+    )]
+    OtherBuild,
     #[error("the kernel made `{found}` of `{desired}`; write that in the file")]
     Changed { desired: String, found: String },
     #[error(
