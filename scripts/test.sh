@@ -24,15 +24,9 @@ in_turn=(flock "$(realpath "$target")/algorithms.lock")
 all_stages=(rust-format c-format shell prose site portable python clippy ports root guests agents libraries kernel timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests clusters)
-# Guests mostly wait for their timers. Meanwhile, at idle priority, run stages that only compute, in lanes: what needs no
-# guest, and guests whose verdicts depend on no clock. Root tests judge what this machine carries, links in user space
-# included, and idle priority takes from them what two virtual processors share: they have the machine for themselves.
-leaves_room=(guests demo)
-computing=(libraries kernel release)
-patient=(timeless more-guests)
-more_patient=(matrix)
-# Waits most of its time and measures no rate, so it runs beside guests, at no lower priority.
-with_guests=(agents)
+# At the same time, each lane's one after the other: most wait for timers, and no verdict depends on what runs beside it
+# (scripts/under-load.sh). What `root` loads, `agents` and `demo` load too.
+lanes=("root agents demo" "ports libraries kernel matrix" "guests timeless more-guests" release)
 
 # Every compilation here is Clippy's as well, which is the compiler with more lints: what it says is kept with what was
 # compiled, and `clippy` asks for it.
@@ -448,59 +442,54 @@ judge() { # judge STAGE
 	summary+=("$line")
 }
 
-# What is not in the foreground, if there is anything to be beside.
-aside=()
-if is_one_of guests "${stages[@]}"; then
-	aside=("${computing[@]}" "${patient[@]}" "${more_patient[@]}")
-fi
-! is_one_of guests "${stages[@]}" || aside+=("${with_guests[@]}")
-foreground=()
-background=()
-for stage in "${stages[@]}"; do
-	if is_one_of "$stage" "${aside[@]}"; then background+=("$stage"); else foreground+=("$stage"); fi
+# The asked-for ones of STAGES that are in a lane, or in none.
+chosen() { # chosen in|out STAGES...
+	local stage where
+	for stage in "${@:2}"; do
+		where=out
+		# shellcheck disable=SC2068 # a lane is a list of stages
+		! is_one_of "$stage" ${lanes[@]} || where=in
+		if [ "$1" = "$where" ] && is_one_of "$stage" "${stages[@]}"; then printf '%s ' "$stage"; fi
+	done
+}
+
+run_lane() { # run_lane STAGES...
+	local stage
+	for stage; do
+		run_stage "$stage" >/dev/null
+		printf -- '--- %s has ended, after %d s\n' "$stage" "$((SECONDS - started))"
+	done
+}
+
+alone=$(chosen out "${stages[@]}")
+beside=()
+for lane in "${lanes[@]}"; do
+	# shellcheck disable=SC2086
+	lane=$(chosen in $lane)
+	[ -z "$lane" ] || beside+=("$lane")
 done
+[ ${#beside[@]} -gt 1 ] || alone+=${beside[*]} beside=()
 
-begin_background() {
-	[ ! -e "$logs/begun" ] || return 0
-	touch "$logs/begun"
-	[ ${#background[@]} != 0 ] || return 0
-	# Before, so that they do not wait for each other's lock. What is wrong is heard by each that needs it.
-	! is_one_of libraries "${background[@]}" || build_portable >/dev/null
-	build_tests >/dev/null
-	(
-		chrt --idle --pid 0 "$BASHPID"
-		run_lane "${computing[@]}" &
-		run_lane "${patient[@]}" &
-		run_lane "${more_patient[@]}" &
-		wait
-	) &
-}
-
-run_lane() { # run_lane STAGES...: those that are to run in the background, one after the other
-	local one
-	for one; do
-		if is_one_of "$one" "${background[@]}"; then run_stage "$one" >/dev/null; fi
-	done
-}
-
-end_background() {
-	wait
-	for one in "${background[@]}"; do
-		printf '\n=== %s, beside others ===\n' "$one"
-		tail -n 40 "$logs/$one"
-		judge "$one"
-	done
-	background=()
-}
-
-for stage in "${foreground[@]}"; do
-	if is_one_of "$stage" "${leaves_room[@]}"; then begin_background; elif [ -e "$logs/begun" ]; then end_background; fi
-	[ "$stage" != guests ] || run_lane "${with_guests[@]}" &
+for stage in $alone; do
 	printf '\n=== %s ===\n' "$stage"
 	run_stage "$stage"
 	judge "$stage"
 done
-end_background
+if [ ${#beside[@]} != 0 ]; then
+	# Before, so that they do not wait for each other's lock. What is wrong is heard by each that needs it.
+	! is_one_of libraries "${stages[@]}" || build_portable >/dev/null
+	build_tests >/dev/null
+	# shellcheck disable=SC2086
+	for lane in "${beside[@]}"; do run_lane $lane & done
+	wait
+fi
+# shellcheck disable=SC2068
+for stage in ${beside[@]}; do
+	printf '\n=== %s, beside others ===\n' "$stage"
+	# Of what passed the end is enough.
+	case $(<"$logs/$stage.result") in "0 "*) tail -n 4 "$logs/$stage" ;; *) cat "$logs/$stage" ;; esac
+	judge "$stage"
+done
 
 printf '\n================ summary ================\n'
 printf '%s\n' "${summary[@]}"
