@@ -4,7 +4,9 @@ use crate::agent::Down;
 use crate::common;
 use crate::kept::{Agent, until, within};
 use nix::sys::signal::Signal;
+use socket2::Socket;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vmcc_bpf::Loaded;
@@ -137,31 +139,89 @@ fn root_running_connections_follow_the_default_and_are_restored() {
     });
 }
 
-#[test]
-fn root_connection_that_chose_the_algorithm_keeps_it_when_the_agent_ends() {
-    let net = Net::new(1, None);
-    let folder = crate::common::folder();
-    let file = folder.path().join("vmcc.toml");
-    fs::write(&file, "[host]\ncongestion_control = 'cubic'\nlive = true\n").unwrap();
-    let _listener = net.server.within(|| listen(Over::Tcp, PORT + 9));
-    net.select("reno");
-    let _default = net.client.within(|| connect(Over::Tcp, PORT + 9));
-    let chosen = net.client.within(|| connect(Over::Tcp, PORT + 9));
-    chosen.set_tcp_congestion(b"cubic").unwrap();
-    let is = |mut expected: [&str; 2]| {
-        let mut found = used(&net, PORT + 9);
+/// Two connections from the same namespace: one with its default, one whose program has chosen an algorithm.
+struct Two {
+    net: Net,
+    _sockets: [Socket; 3],
+}
+
+impl Two {
+    fn connected(default: &str, chosen: &str) -> Self {
+        let net = Net::new(1, None);
+        let listener = net.server.within(|| listen(Over::Tcp, PORT + 9));
+        net.select(default);
+        let [one, other] = [(); 2].map(|()| net.client.within(|| connect(Over::Tcp, PORT + 9)));
+        other.set_tcp_congestion(chosen.as_bytes()).unwrap();
+        let two = Self { net, _sockets: [listener, one, other] };
+        until("both are connected", || two.have(&[default, chosen]));
+        two
+    }
+
+    fn have(&self, expected: &[&str]) -> bool {
+        let (mut found, mut expected) = (used(&self.net, PORT + 9), expected.to_vec());
         found.sort();
         expected.sort_unstable();
         found == expected
-    };
-    until("both are connected", || is(["reno", "cubic"]));
+    }
+}
+
+/// Whether Linux accepts `cubic` as the default of further network namespaces, while this lives.
+struct Allowed {
+    before: String,
+}
+
+impl Allowed {
+    const LIST: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+    fn cubic(may: bool) -> Self {
+        let before = fs::read_to_string(Self::LIST).unwrap();
+        let others = before.split_whitespace().filter(|name| *name != "cubic");
+        let list: Vec<&str> = others.chain(may.then_some("cubic")).collect();
+        fs::write(Self::LIST, list.join(" ")).unwrap();
+        Self { before }
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        fs::write(Self::LIST, &self.before).unwrap();
+    }
+}
+
+/// A file of the agent that gives a namespace and its connections this algorithm.
+fn live(folder: &tempfile::TempDir, name: &str) -> PathBuf {
+    let file = folder.path().join("vmcc.toml");
+    fs::write(&file, format!("[host]\ncongestion_control = '{name}'\nlive = true\n")).unwrap();
+    file
+}
+
+#[test]
+fn root_connection_that_chose_the_algorithm_keeps_it_when_the_agent_ends() {
+    let (_allowed, _down) = (Allowed::cubic(true), Down);
+    let two = Two::connected("reno", "cubic");
+    let folder = common::folder();
+    let file = live(&folder, "cubic");
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        let mut agent = Agent::start(&net.client, &file);
-        assert!(is(["cubic", "cubic"]), "{:?}", used(&net, PORT + 9));
+        let mut agent = Agent::start(&two.net.client, &file);
+        assert!(two.have(&["cubic", "cubic"]), "{:?}", used(&two.net, PORT + 9));
         agent.signal(signal);
         agent.ends();
-        assert!(within(&net.client, &["down"]).output().unwrap().status.success());
-        assert!(is(["reno", "cubic"]), "{signal}: {:?}", used(&net, PORT + 9));
+        assert!(within(&two.net.client, &["down"]).output().unwrap().status.success());
+        assert!(two.have(&["reno", "cubic"]), "{signal}: {:?}", used(&two.net, PORT + 9));
         assert!(!std::path::Path::new("/sys/fs/bpf/vmcc-live").exists(), "{signal}");
     }
+}
+
+/// Linux refuses it as the default of another network namespace than the initial one.
+#[test]
+fn root_restricted_algorithm_leaves_running_connections_as_they_were() {
+    let (_restricted, _down) = (Allowed::cubic(false), Down);
+    let two = Two::connected("reno", "cubic");
+    let folder = common::folder();
+    let mut agent = Agent::start(&two.net.client, &live(&folder, "cubic"));
+    assert!(two.have(&["reno", "cubic"]), "{:?}", used(&two.net, PORT + 9));
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.ends(), Some(0));
+    assert!(agent.heard().contains("tcp_allowed_congestion_control lists it"), "{}", agent.heard());
+    assert!(two.have(&["reno", "cubic"]), "{:?}", used(&two.net, PORT + 9));
 }

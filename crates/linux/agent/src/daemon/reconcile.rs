@@ -347,12 +347,13 @@ impl<'a> Reconciler<'a> {
     /// Subflows that join a connection are given what it began with.
     fn follow(&self, place: &Place, desired: &Desired) -> Result<(), ResourceError> {
         reassign::check_support()?;
-        let to = desired
-            .iter()
-            .find(|(resource, _)| *resource == Resource::LiveDefault)
-            .map(|(_, name)| name.as_str());
+        let is_live = |(resource, _): &&(Resource, String)| *resource == Resource::LiveDefault;
+        let Some((live, to)) = desired.iter().find(is_live) else { return Ok(()) };
+        if live.read()?.as_deref() != Some(to) {
+            return Ok(());
+        }
         let before = self.record.find(place, &Resource::LiveDefault).and_then(|entry| entry.before.clone());
-        to.map_or(Ok(()), |to| follow(before.as_deref(), to, reassign::Scope::All))
+        follow(before.as_deref(), to, reassign::Scope::All)
     }
 
     /// `there`: the endpoints of the namespace before this round.

@@ -123,6 +123,11 @@ pub(crate) enum ResourceError {
          the agent again"
     )]
     OtherBuild,
+    #[error(
+        "Linux accepts `{name}` as the default of a network namespace only if the host's \
+         net.ipv4.tcp_allowed_congestion_control lists it: add it there, beside what it has"
+    )]
+    Restricted { name: String },
     #[error("the kernel made `{found}` of `{desired}`; write that in the file")]
     Changed { desired: String, found: String },
     #[error(
@@ -260,14 +265,22 @@ impl Resource {
                 // First, so that the next agent repeats it if this one is killed.
                 // Programs that chose the value that goes keep it; the reconciler covers those that chose the one before.
                 let changed = follow(before.as_deref(), name, Scope::SpareChosen);
-                default().write(value, usage)?;
+                if let Err(error) = default().write(value, usage) {
+                    follow(Some(name), before.as_deref().unwrap_or(name), Scope::SpareChosen)?;
+                    return Err(error);
+                }
                 changed.and_then(|()| follow(before.as_deref(), name, Scope::SpareChosen))
             }
             (Self::LiveDefault, None) => Err(unreadable(None)),
             (Self::Sysctl(name), value) => {
-                let file = sysctl(name)?.file();
-                fs::write(&file, line(value))
-                    .map_err(|source| ResourceError::File { file: show(&file), source })
+                let sysctl = sysctl(name)?;
+                let failed = |source: io::Error| match value {
+                    Some(name) if is_restricted(&sysctl, &source) => {
+                        ResourceError::Restricted { name: name.to_owned() }
+                    }
+                    _ => ResourceError::File { file: show(&sysctl.file()), source },
+                };
+                fs::write(sysctl.file(), line(value)).map_err(failed)
             }
             (Self::Limit(which), value) => {
                 let limit = value.and_then(|text| text.parse().ok()).ok_or_else(|| unreadable(value))?;
@@ -314,6 +327,11 @@ pub(crate) fn follow(from: Option<&str>, to: &str, scope: Scope) -> Result<(), R
         Some(from) if from != to => Ok(reassign::change(from, to, scope).map(drop)?),
         _ => Ok(()),
     }
+}
+
+/// True if Linux refused a default of a network namespace other than the initial one.
+fn is_restricted(sysctl: &SysctlName, source: &io::Error) -> bool {
+    *sysctl == SysctlName::congestion_control() && os_code(source) == Some(nix::libc::EPERM)
 }
 
 fn unreadable(value: Option<&str>) -> ResourceError {
