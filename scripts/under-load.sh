@@ -6,15 +6,15 @@
 #   scripts/under-load.sh [CONDITION...]      default: all of `conditions`
 #
 # Conditions: busy, two endless loops at normal priority; compiler, a compiler and a writer to disk without pause; one-cpu, one
-# processor. Stages of different lanes run at the same time, so each is a load of the others too. A table goes to standard
-# output. Results are kept in target/under-load/COMMIT: a second call continues after the last stage that ended. Exit codes:
-# 0 every stage passed, 1 one failed, 2 wrong use.
+# processor. As always, lanes of stages run at the same time, so each is a load of the others too. A table goes to standard
+# output. Results are kept in target/under-load/COMMIT: a second call continues after the last condition that ended. Exit
+# codes: 0 every stage passed, 1 one failed, 2 wrong use.
 
 # shellcheck disable=SC2317 # the functions named after conditions are called by that name
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 conditions=(busy compiler one-cpu)
-lanes=(ports "root agents demo" guests)
+stages=(ports root agents demo guests)
 results=target/under-load/$(git rev-parse --short HEAD)
 scratch=$(mktemp -d) || exit
 load=()
@@ -54,41 +54,23 @@ for condition in "${@:-${conditions[@]}}"; do
 done
 mkdir -p "$results" || exit
 
-# Runs what has no result yet; the load lasts as long.
 run_condition() { # run_condition CONDITION
-	local lane pids=()
+	local result=$results/$1
 	"$1"
 	trap end_load EXIT
 	trap 'exit 130' INT TERM
-	for lane in "${lanes[@]}"; do
-		run_lane "$1" "$lane" &
-		pids+=($!)
-	done
-	wait "${pids[@]}"
-}
-
-run_lane() { # run_lane CONDITION STAGES
-	local stage result begin
-	for stage in $2; do
-		result=$results/$1-$stage
-		[ ! -e "$result.result" ] || continue
-		begin=$SECONDS
-		# What runs in the background ignores interrupts, which tests send to programs.
-		env --default-signal=INT,QUIT scripts/test.sh "$stage" &>"$result.log"
-		echo "$? $((SECONDS - begin))" >"$result.new"
-		mv "$result.new" "$result.result"
-	done
+	# What runs in the background ignores interrupts, which tests send to programs.
+	env --default-signal=INT,QUIT scripts/test.sh "${stages[@]}" &>"$result.log"
+	echo $? >"$result.new"
+	mv "$result.new" "$result.result"
 }
 
 failed=0
 for condition in "${@:-${conditions[@]}}"; do
-	(run_condition "$condition")
-	# shellcheck disable=SC2068 # a lane is a list of stages
-	for stage in ${lanes[@]}; do
-		read -r status seconds <"$results/$condition-$stage.result" || exit 1
-		verdict=passed
-		[ "$status" = 0 ] || { verdict=FAILED && failed=1; }
-		printf '%-10s %-8s %-8s %5d s\n' "$condition" "$stage" "$verdict" "$seconds"
-	done
+	[ -e "$results/$condition.result" ] || (run_condition "$condition")
+	read -r status <"$results/$condition.result" || exit 1
+	[ "$status" = 0 ] || failed=1
+	sed -n '/= summary =/,/^====*$/p' "$results/$condition.log" | grep -v = | sed "s/^/$condition /"
+	grep -E 'are inconclusive|^inconclusive|^passed at the second' "$results/$condition.log"
 done
 exit $failed
