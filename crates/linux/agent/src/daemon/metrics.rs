@@ -75,17 +75,17 @@ fn is_scraper_socket(socket: &Subflow, question: Question) -> bool {
 }
 
 fn of_agent(figures: &mut Figures, own: &AgentStats) {
-    let refused = "1 if the file was not usable when it was last read: the one before is in force.";
+    let refused = "1 if the file was not valid at the last reload: the previous one is in force.";
     for (name, kind, help, value) in [
         ("vmcc_agent_values", Gauge, "Values that the agent has set.", own.values),
-        ("vmcc_agent_problems", Gauge, "What the file asks for and cannot be set now.", own.problems),
+        ("vmcc_agent_problems", Gauge, "Settings of the file that cannot be applied now.", own.problems),
         ("vmcc_agent_file_refused", Gauge, refused, u64::from(own.file_refused)),
-        ("vmcc_agent_rounds_total", Counter, "Times that everything was looked at.", own.rounds),
+        ("vmcc_agent_rounds_total", Counter, "Rounds in which the agent compared this host with the file.", own.rounds),
         ("vmcc_agent_paths_closed_total", Counter, "Paths that the guard closed.", own.paths_closed),
         (
             "vmcc_agent_reloads_refused_total",
             Counter,
-            "Times that the file was not usable.",
+            "Reloads refused because the file was not valid.",
             own.reloads_refused,
         ),
     ] {

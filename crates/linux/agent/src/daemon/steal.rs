@@ -14,7 +14,7 @@ const MAX_CGROUPS: usize = 256;
 /// Whatever the kernel does not say is left out.
 pub(super) fn fill(figures: &mut Figures) {
     if let Ok(stolen) = steal() {
-        let help = "Time that the hypervisor gave to others while a processor here had something to do.";
+        let help = "CPU time stolen by the hypervisor, over all processors.";
         figures.one(("vmcc_cpu_steal_seconds_total", Counter, help), stolen.as_secs_f64());
     }
     of_cgroups(figures);
@@ -25,10 +25,10 @@ pub(super) fn fill(figures: &mut Figures) {
 fn of_cgroups(figures: &mut Figures) {
     let all = throttled();
     let some = || all.iter().take(MAX_CGROUPS);
-    let help = "Time that a cgroup waited with its quota used up, over all processors.";
+    let help = "Time that a cgroup was throttled by its CPU quota, over all processors.";
     let family = ("vmcc_cgroup_throttled_seconds_total", Counter, help);
     figures.family(family, ["cgroup"], some().map(|one| ([one.cgroup.as_str()], one.time_us as f64 / 1e6)));
-    let help = "Periods in which a cgroup used up its quota.";
+    let help = "Periods in which a cgroup was throttled by its CPU quota.";
     let family = ("vmcc_cgroup_throttled_periods_total", Counter, help);
     figures.family(family, ["cgroup"], some().map(|one| ([one.cgroup.as_str()], one.periods as f64)));
 }
@@ -45,7 +45,7 @@ const OF_NAMESPACES: [(&str, &str, Figure); 5] = [
     ("vmcc_tcp_timeouts_total", "Retransmission timeouts, of any congestion control.", |found| {
         found.timeouts.all
     }),
-    ("vmcc_tcp_spurious_timeouts_total", "Retransmission timeouts that were for nothing (F-RTO).", |found| {
+    ("vmcc_tcp_spurious_timeouts_total", "Spurious retransmission timeouts (F-RTO).", |found| {
         found.timeouts.spurious
     }),
     (
@@ -53,12 +53,12 @@ const OF_NAMESPACES: [(&str, &str, Figure); 5] = [
         "Retransmissions not made because the packet had not left this host yet.",
         |found| found.timeouts.withheld,
     ),
-    ("vmcc_mptcp_fallbacks_total", "Connections that were to be MPTCP and became TCP.", |found| {
+    ("vmcc_mptcp_fallbacks_total", "Connections that fell back from MPTCP to TCP.", |found| {
         found.fallbacks.total()
     }),
     (
         "vmcc_mptcp_blackholes_total",
-        "Times that SYNs with MPTCP's option were found to be dropped: MPTCP is off for a while after each.",
+        "Detections of a network that drops SYNs with the MPTCP option; MPTCP is disabled for a while after each.",
         |found| found.fallbacks.blackholes,
     ),
 ];
