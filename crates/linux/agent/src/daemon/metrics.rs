@@ -80,7 +80,12 @@ fn of_agent(figures: &mut Figures, own: &AgentStats) {
         ("vmcc_agent_values", Gauge, "Values that the agent has set.", own.values),
         ("vmcc_agent_problems", Gauge, "Settings of the file that cannot be applied now.", own.problems),
         ("vmcc_agent_file_refused", Gauge, refused, u64::from(own.file_refused)),
-        ("vmcc_agent_rounds_total", Counter, "Rounds in which the agent compared this host with the file.", own.rounds),
+        (
+            "vmcc_agent_rounds_total",
+            Counter,
+            "Rounds in which the agent compared this host with the file.",
+            own.rounds,
+        ),
         ("vmcc_agent_paths_closed_total", Counter, "Paths that the guard closed.", own.paths_closed),
         (
             "vmcc_agent_reloads_refused_total",
