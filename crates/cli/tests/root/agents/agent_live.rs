@@ -165,7 +165,7 @@ impl Two {
     }
 }
 
-/// Whether Linux accepts `cubic` as the default of further network namespaces, while this lives.
+/// Has Linux accept `cubic` as the default of further network namespaces, or refuse it, while this lives.
 struct Allowed {
     before: String,
 }
