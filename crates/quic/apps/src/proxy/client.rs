@@ -149,16 +149,16 @@ async fn serve(
     match request {
         Request::Connect { host, port } => match context.connect(&host, port).await {
             Ok(stream) => {
-                socks::reply(&mut tcp, socks::SUCCEEDED, None).await?;
+                socks::grant(&mut tcp, None).await?;
                 carry(tcp, stream, slot).await;
                 Ok(())
             }
-            Err(code) => socks::reply(&mut tcp, code, None).await,
+            Err(code) => socks::refuse(&mut tcp, code).await,
         },
         Request::Associate(from) => {
             let place = context.association_slots.acquire(owner, |_| {});
             let Ok(place) = timeout(GREETING_TIMEOUT, place).await else {
-                return socks::reply(&mut tcp, socks::FAILED, None).await;
+                return socks::refuse(&mut tcp, socks::FAILED).await;
             };
             place.keep();
             let carried = || [slot, &place].iter().for_each(|slot| slot.on(Progress::Carried));

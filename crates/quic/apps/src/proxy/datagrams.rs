@@ -111,14 +111,14 @@ impl Associations {
         carried: &(impl Fn() + Sync),
     ) -> io::Result<()> {
         let Ok(connection) = self.link.connection().await else {
-            return socks::reply(&mut tcp, socks::NETWORK_UNREACHABLE, None).await;
+            return socks::refuse(&mut tcp, socks::NETWORK_UNREACHABLE).await;
         };
         if !connection.has_datagrams() {
-            return socks::reply(&mut tcp, socks::NO_SUCH_COMMAND, None).await;
+            return socks::refuse(&mut tcp, socks::NO_SUCH_COMMAND).await;
         }
         let (number, queues) = self.queues(&connection);
         let Some(incoming) = register(&queues, number) else {
-            return socks::reply(&mut tcp, socks::FAILED, None).await;
+            return socks::refuse(&mut tcp, socks::FAILED).await;
         };
         let _registered = Registered { queues, number };
         self.relay(&connection, number, incoming, (&mut tcp, from), carried).await
@@ -136,10 +136,10 @@ impl Associations {
         wire::write(&mut stream, &Open::Associate { number }).await?;
         let Reply { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await?;
         if code != socks::SUCCEEDED {
-            return socks::reply(tcp, code, None).await;
+            return socks::refuse(tcp, code).await;
         }
         let socket = UdpSocket::bind(SocketAddr::new(tcp.local_addr()?.ip(), 0)).await?;
-        socks::reply(tcp, socks::SUCCEEDED, Some(socket.local_addr()?)).await?;
+        socks::grant(tcp, Some(socket.local_addr()?)).await?;
         // Programs of other users could send here, too (RFC 1928 section 7).
         let ip = tcp.peer_addr()?.ip();
         let named = from.map(|port| SocketAddr::new(ip, port.get()));

@@ -3,7 +3,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
+use tokio::time::timeout;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -22,6 +24,9 @@ pub(super) const REFUSED: u8 = 5;
 pub(super) const TIMED_OUT: u8 = 6;
 pub(super) const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
+
+/// Time for a refused program to read the reply and close.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A program's request.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +51,7 @@ pub(super) async fn read_request(io: &mut (impl AsyncRead + AsyncWrite + Unpin))
     let mut methods = vec![0; io.read_u8().await?.into()];
     io.read_exact(&mut methods).await?;
     if !methods.contains(&NO_AUTHENTICATION) {
-        io.write_all(&[VERSION, NO_METHOD]).await?;
+        end_with(io, &[VERSION, NO_METHOD]).await?;
         return Err(invalid("no method in common"));
     }
     io.write_all(&[VERSION, NO_AUTHENTICATION]).await?;
@@ -59,7 +64,7 @@ pub(super) async fn read_request(io: &mut (impl AsyncRead + AsyncWrite + Unpin))
     let host = match read_host(io, kind).await {
         Ok(host) => host,
         Err(error) => {
-            reply(io, NO_SUCH_ADDRESS, None).await?;
+            refuse(io, NO_SUCH_ADDRESS).await?;
             return Err(error);
         }
     };
@@ -69,7 +74,7 @@ pub(super) async fn read_request(io: &mut (impl AsyncRead + AsyncWrite + Unpin))
         // The address says nothing: this side listens on the loopback, and names its own.
         ASSOCIATE => Ok(Request::Associate(NonZeroU16::new(port))),
         _ => {
-            reply(io, NO_SUCH_COMMAND, None).await?;
+            refuse(io, NO_SUCH_COMMAND).await?;
             Err(invalid("no such command"))
         }
     }
@@ -88,15 +93,30 @@ async fn read_host(io: &mut (impl AsyncRead + Unpin), kind: u8) -> io::Result<St
     }
 }
 
-/// Answers; `bound` is where UDP is to be sent.
-pub(super) async fn reply(
-    io: &mut (impl AsyncWrite + Unpin),
-    code: u8,
-    bound: Option<SocketAddr>,
-) -> io::Result<()> {
-    let mut answer = vec![VERSION, code, 0];
-    put_address(&mut answer, bound.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
-    io.write_all(&answer).await
+/// Grants a request; `bound` is where UDP is to be sent.
+pub(super) async fn grant(io: &mut (impl AsyncWrite + Unpin), bound: Option<SocketAddr>) -> io::Result<()> {
+    io.write_all(&reply(SUCCEEDED, bound)).await
+}
+
+/// Refuses a request, and ends the connection.
+pub(super) async fn refuse(io: &mut (impl AsyncRead + AsyncWrite + Unpin), code: u8) -> io::Result<()> {
+    end_with(io, &reply(code, None)).await
+}
+
+fn reply(code: u8, bound: Option<SocketAddr>) -> Vec<u8> {
+    let mut reply = vec![VERSION, code, 0];
+    put_address(&mut reply, bound.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
+    reply
+}
+
+/// Writes the last words to a program, and reads until it closes as well: a socket that is closed with unread data sends a reset, which
+/// may destroy the words before they are read (RFC 1122 section 4.2.2.13). Programs may send data right behind their request.
+async fn end_with(io: &mut (impl AsyncRead + AsyncWrite + Unpin), words: &[u8]) -> io::Result<()> {
+    io.write_all(words).await?;
+    io.shutdown().await?;
+    // A program that goes on sending is reset after all.
+    let _ = timeout(REFUSAL_TIMEOUT, copy(io, &mut sink())).await;
+    Ok(())
 }
 
 /// SOCKS code for an error of the system.
