@@ -18,6 +18,9 @@ mod it {
     mod run;
     mod search;
     mod service;
+    mod sides;
+    #[cfg(target_os = "linux")]
+    mod socks;
     mod tables;
 }
 mod prometheus;

@@ -99,3 +99,11 @@ pub fn names(dir: &Path) -> Vec<String> {
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
+
+/// Python with the libraries of `scripts/python-requirements.txt`.
+pub fn python() -> PathBuf {
+    let path = std::env::var_os("VMCC_TEST_PYTHON").map(PathBuf::from);
+    let path = path.unwrap_or_else(|| root().join("target/python/bin/python"));
+    assert!(path.exists(), "{}: not there; run `make setup-test`", path.display());
+    path
+}

@@ -1,16 +1,7 @@
 //! Flow records and time series open in the tools that people use.
 
-use crate::common::{folder, json, root};
-use std::path::PathBuf;
+use crate::common::{folder, json, python};
 use std::process::Command;
-
-/// Python with pandas, Polars and DuckDB.
-fn python() -> PathBuf {
-    let path = std::env::var_os("VMCC_TEST_PYTHON").map(PathBuf::from);
-    let path = path.unwrap_or_else(|| root().join("target/python/bin/python"));
-    assert!(path.exists(), "{}: not there; run `make setup-test`", path.display());
-    path
-}
 
 const SCRIPT: &str = r#"
 import json, sys, duckdb, pandas, polars

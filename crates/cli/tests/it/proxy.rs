@@ -1,128 +1,19 @@
 //! `vmcc proxy`, `keys` and `paths` over addresses of the loopback.
 
 use crate::common;
-use assert_cmd::Command as Assert;
+use crate::it::sides::{Side, TIMEOUT, Users, answer, fails};
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-/// Longest wait of a test.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A side of the proxy, ended with the test.
-struct Side {
-    child: Child,
-    lines: BufReader<std::process::ChildStderr>,
-}
-
-impl Side {
-    fn start(args: &[&str]) -> Side {
-        Side::run(Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("proxy").args(args))
-    }
-
-    /// One that inherits a limit of this many open files, which it may raise.
-    fn limited(files: u32, args: &[&str]) -> Side {
-        let limit = format!("ulimit -Sn {files}; exec \"$0\" proxy \"$@\"");
-        Side::run(Command::new("sh").args(["-c", &limit, env!("CARGO_BIN_EXE_vmcc")]).args(args))
-    }
-
-    fn run(command: &mut Command) -> Side {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap());
-        Side { child, lines }
-    }
-
-    /// The address at the end of the first line that contains these words.
-    fn address(&mut self, words: &str) -> SocketAddr {
-        let mut said = String::new();
-        while self.lines.read_line(&mut said).unwrap() > 0 {
-            let line = said.lines().next_back().unwrap();
-            if line.starts_with(words) {
-                return line.rsplit(' ').next().unwrap().parse().unwrap();
-            }
-        }
-        panic!("it ended: {said}");
-    }
-
-    /// Reads until it says this.
-    fn says(&mut self, words: &str) {
-        let mut said = String::new();
-        while !said.contains(words) {
-            assert!(self.lines.read_line(&mut said).unwrap() > 0, "{said}");
-        }
-    }
-
-    fn end(mut self) -> Option<i32> {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Two users, each with keys of its own.
-struct Users {
-    folder: TempDir,
-}
-
-impl Users {
-    fn new() -> Users {
-        Users { folder: tempfile::tempdir().unwrap() }
-    }
-
-    /// `server` and `client`, who trust each other.
-    fn acquainted() -> Users {
-        let users = Users::new();
-        users.trust("server", "client");
-        users.trust("client", "server");
-        users
-    }
-
-    fn keys(&self, user: &str) -> String {
-        self.folder.path().join(user).display().to_string()
-    }
-
-    fn fingerprint(&self, user: &str) -> String {
-        let document = answer(&["keys", "--keys", &self.keys(user)]).1;
-        document["fingerprint"].as_str().unwrap().to_owned()
-    }
-
-    fn trust(&self, user: &str, other: &str) {
-        let fingerprint = self.fingerprint(other);
-        let args = ["keys", "--keys", &self.keys(user), "--trust", &fingerprint, "--comment", other];
-        assert_eq!(answer(&args).0, 0);
-    }
-}
-
-/// The exit code and the document of a command.
-fn answer(args: &[&str]) -> (i32, Value) {
-    let mut command = Assert::new(env!("CARGO_BIN_EXE_vmcc"));
-    let output = command.arg("--json").args(args).timeout(TIMEOUT).output().unwrap();
-    (output.status.code().unwrap_or(-1), serde_json::from_slice(&output.stdout).unwrap())
-}
-
-fn fails(args: &[&str], code: i32, words: &[&str]) {
-    let (got, document) = answer(args);
-    let text = document.to_string();
-    assert_eq!(got, code, "{text}");
-    assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
-}
 
 /// Gives back what each connection brings, once its end has come.
 fn echo() -> SocketAddr {
