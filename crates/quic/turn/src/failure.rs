@@ -12,6 +12,11 @@ pub enum Failure {
     /// 401 although signed, or a signature that is not its own.
     #[error("it does not accept the password of {0} (401); check user and password")]
     Credentials(String),
+    /// 400 to a signed request. pion/turn answers so to a user or password that it does not know.
+    #[error(
+        "it calls the request bad (400), as some servers do if user or password are wrong; check both of {0}"
+    )]
+    BadRequest(String),
     /// 403.
     #[error("it relays nothing to {0} (403); its operator decides about that")]
     Forbidden(String),
@@ -56,6 +61,7 @@ impl Failure {
     /// Of an error's code and words, to a request of `user`'s about `peer`.
     pub(crate) fn of(code: u16, reason: &[u8], user: &str, peer: Option<std::net::SocketAddr>) -> Failure {
         match code {
+            400 => Failure::BadRequest(user.to_owned()),
             401 => Failure::Credentials(user.to_owned()),
             403 => Failure::Forbidden(peer.map_or("anybody".to_owned(), |peer| peer.to_string())),
             437 => Failure::Lost,

@@ -1,4 +1,4 @@
-//! `vmcc cp` by relays: real coturn, in a namespace of its own.
+//! `vmcc cp` by relays: real coturn, in a namespace of its own; on demand pion/turn as well.
 
 use crate::nobody::{Files, Listening, NOBODY, document, far_end};
 use nix::sys::signal::{Signal, kill};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use vmcc_testkit::netns::{Namespace, join, run};
 /// Bytes of what is copied.
 const SIZE: u32 = 40_000_000;
 const SECRET: &str = "a secret";
+/// The program that pion/turn has as an example takes no others than such.
+const PLAIN_SECRET: &str = "a_secret";
 const STRANGE_RELAY: &str = "turn:stranger@10.9.5.1:3478";
 const RELAY: &str = "turn:user@10.9.5.1:3478";
 
@@ -43,6 +45,8 @@ impl Net {
             run(&format!("tc -n {} qdisc add dev {port} {shaper}", net.router));
         }
         net.router.sysctl("ipv4/ip_forward", "1");
+        // pion/turn takes the system's ports, coturn these.
+        net.relay.sysctl("ipv4/ip_local_port_range", "49152 65535");
         net
     }
 
@@ -53,18 +57,23 @@ impl Net {
         }
     }
 
-    fn turn_server(&self, secret: &str) -> TurnServer {
-        let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr/bin/turnserver");
-        let program =
-            if unpacked.exists() { unpacked.display().to_string() } else { "turnserver".to_owned() };
-        let options =
-            "-n --lt-cred-mech -r realm --no-tls --no-dtls --no-cli --log-file stdout --pidfile /dev/null";
+    fn turn_server(&self, program: Program, secret: &str) -> TurnServer {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.relay.0, &program]).args(options.split(' '));
-        command.args(["-L", "10.9.5.1", "-E", "10.9.5.1", "-u", &format!("user:{secret}")]);
-        command.args(["--userdb", &self.folder.path().join("users").display().to_string()]);
+        command.args(["netns", "exec", &self.relay.0]);
+        match program {
+            Program::Coturn => {
+                let options = "-n --lt-cred-mech -r realm --no-tls --no-dtls --no-cli --log-file stdout --pidfile /dev/null";
+                command.arg(coturn()).args(options.split(' '));
+                command.args(["-L", "10.9.5.1", "-E", "10.9.5.1", "-u", &format!("user:{secret}")]);
+                command.args(["--userdb", &self.folder.path().join("users").display().to_string()]);
+            }
+            Program::Pion => {
+                command.arg(pion().unwrap()).args(["-public-ip", "10.9.5.1"]);
+                command.args(["-users", &format!("user={secret}")]);
+            }
+        }
         let server = TurnServer(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        assert!(self.relay.within(answers), "it does not run");
+        assert!(self.relay.within(answers), "{program:?} does not run");
         server
     }
 
@@ -80,6 +89,39 @@ impl Net {
     fn bytes_by(&self, host: &Namespace, port: &str) -> u64 {
         host.run(&format!("cat /sys/class/net/{port}/statistics/rx_bytes")).trim().parse().unwrap()
     }
+}
+
+/// A TURN server that was not written here.
+#[derive(Clone, Copy, Debug)]
+enum Program {
+    Coturn,
+    Pion,
+}
+
+impl Program {
+    /// Those that are there.
+    fn all() -> Vec<Program> {
+        std::iter::once(Program::Coturn).chain(pion().map(|_| Program::Pion)).collect()
+    }
+
+    fn secret(self) -> &'static str {
+        match self {
+            Program::Coturn => SECRET,
+            Program::Pion => PLAIN_SECRET,
+        }
+    }
+}
+
+fn coturn() -> PathBuf {
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr/bin/turnserver");
+    if unpacked.exists() { unpacked } else { "turnserver".into() }
+}
+
+/// The program that `VMCC_PION_TURN` names.
+fn pion() -> Option<PathBuf> {
+    let program = PathBuf::from(std::env::var_os("VMCC_PION_TURN")?);
+    assert!(program.is_file(), "VMCC_PION_TURN: there is no file {}", program.display());
+    Some(program)
 }
 
 /// True if a TURN server answers a STUN request within some seconds.
@@ -112,7 +154,7 @@ struct Copying {
 }
 
 impl Copying {
-    fn start(files: &Files, net: &Net, options: &[&str]) -> Copying {
+    fn start(files: &Files, net: &Net, secret: &str) -> Copying {
         let far = far_end(files, &net.there);
         let run_here = files.path("here/run");
         fs::create_dir_all(&run_here).unwrap();
@@ -120,7 +162,7 @@ impl Copying {
         let variables = format!("XDG_RUNTIME_DIR={} VMCC_KEYS=/nonexistent", run_here.display());
         let within = format!("ip netns exec {} {NOBODY} env {variables}", net.here);
         let mut command = files.cp(&within, "there/copy");
-        command.env("VMCC_RELAY_SECRET", SECRET).args(["--relay", RELAY]).args(options);
+        command.env("VMCC_RELAY_SECRET", secret).args(["--relay", RELAY]);
         Copying { child: command.spawn().unwrap(), far }
     }
 
@@ -152,93 +194,106 @@ fn sent(copied: &Value, by_relay: bool) -> u64 {
 
 #[test]
 fn root_copy_continues_by_a_relay_and_releases_the_allocation() {
-    let (files, net) = (Files::new(), Net::new());
-    let data = files.data(SIZE);
-    let _server = net.turn_server(SECRET);
-    let mut copying = Copying::start(&files, &net, &[]);
-    copying.until(&net, &net.relay, "s0", 500_000);
-    net.cut_direct();
-    let before = net.bytes_by(&net.relay, "s0");
-    let (_, copied) = copying.end(&files, &data);
-    let by_relay = net.bytes_by(&net.relay, "s0") - before;
-    assert!(by_relay > 5_000_000, "it was cut before the end: {copied}");
-    assert!(sent(&copied, true) > 5_000_000, "{copied}");
-    assert!(net.relays_nothing_within(100), "it would be kept for ten minutes");
+    for program in Program::all() {
+        let (files, net) = (Files::new(), Net::new());
+        let data = files.data(SIZE);
+        let _server = net.turn_server(program, program.secret());
+        let mut copying = Copying::start(&files, &net, program.secret());
+        copying.until(&net, &net.relay, "s0", 500_000);
+        net.cut_direct();
+        let before = net.bytes_by(&net.relay, "s0");
+        let (_, copied) = copying.end(&files, &data);
+        let by_relay = net.bytes_by(&net.relay, "s0") - before;
+        assert!(by_relay > 5_000_000, "it was cut before the end: {copied}");
+        assert!(sent(&copied, true) > 5_000_000, "{copied}");
+        assert!(net.relays_nothing_within(100), "it would be kept for ten minutes");
+    }
 }
 
 /// Interrupted before there is a connection: nobody is at the other end.
 #[test]
 fn root_failed_copy_releases_the_relay_allocation() {
-    let (files, net) = (Files::new(), Net::new());
-    files.data(SIZE / 40);
-    net.cut_direct();
-    let _server = net.turn_server(SECRET);
-    // The far end lives, but what comes for it is swallowed.
-    run(&format!("ip -n {} rule add from 10.9.5.0/24 to 10.9.3.0/24 blackhole", net.router));
-    let Copying { child, mut far } = Copying::start(&files, &net, &[]);
-    assert!((0..2000).any(|_| !net.relays_nothing_within(1)), "it is never asked");
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(net.relays_nothing_within(100), "it is kept for ten minutes");
-    let _ = far.wait();
+    for program in Program::all() {
+        let (files, net) = (Files::new(), Net::new());
+        files.data(SIZE / 40);
+        net.cut_direct();
+        let _server = net.turn_server(program, program.secret());
+        // The far end lives, but what comes for it is swallowed.
+        run(&format!("ip -n {} rule add from 10.9.5.0/24 to 10.9.3.0/24 blackhole", net.router));
+        let Copying { child, mut far } = Copying::start(&files, &net, program.secret());
+        assert!((0..2000).any(|_| !net.relays_nothing_within(1)), "it is never asked");
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(net.relays_nothing_within(100), "it is kept for ten minutes");
+        let _ = far.wait();
+    }
 }
 
 #[test]
 fn root_copy_survives_its_relay_and_uses_the_next() {
-    let (files, net) = (Files::new(), Net::new());
-    let data = files.data(SIZE / 2 * 3);
-    let server = net.turn_server(SECRET);
-    let mut copying = Copying::start(&files, &net, &[]);
-    copying.until(&net, &net.relay, "s0", 500_000);
-    drop(server);
-    copying.until(&net, &net.there, "q0", 2_000_000);
-    assert!(copying.child.try_wait().unwrap().is_none(), "it was killed before the end");
-    let _server = net.turn_server(SECRET);
-    copying.until(&net, &net.relay, "s0", 300_000);
-    let (_, copied) = copying.end(&files, &data);
-    assert!(sent(&copied, false) > 2_000_000 && sent(&copied, true) > 200_000, "{copied}");
+    for program in Program::all() {
+        let (files, net) = (Files::new(), Net::new());
+        let data = files.data(SIZE / 2 * 3);
+        let server = net.turn_server(program, program.secret());
+        let mut copying = Copying::start(&files, &net, program.secret());
+        copying.until(&net, &net.relay, "s0", 500_000);
+        drop(server);
+        copying.until(&net, &net.there, "q0", 2_000_000);
+        assert!(copying.child.try_wait().unwrap().is_none(), "it was killed before the end");
+        let _server = net.turn_server(program, program.secret());
+        copying.until(&net, &net.relay, "s0", 300_000);
+        let (_, copied) = copying.end(&files, &data);
+        assert!(sent(&copied, false) > 2_000_000 && sent(&copied, true) > 200_000, "{copied}");
+    }
 }
 
 #[test]
 fn root_wrong_relay_password_is_reported_and_direct_paths_are_used() {
-    let (files, net) = (Files::new(), Net::new());
-    let data = files.data(SIZE / 4);
-    let _server = net.turn_server("another");
-    let (output, copied) = Copying::start(&files, &net, &[]).end(&files, &data);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let expected = format!("by {RELAY} to 10.9.3.1:");
-    assert!(
-        said.contains(&expected) && said.contains("does not accept the password of user (401)"),
-        "{said}"
-    );
-    assert!(!said.contains(SECRET) && sent(&copied, true) == 0, "{said}");
+    for program in Program::all() {
+        let (files, net) = (Files::new(), Net::new());
+        let data = files.data(SIZE / 4);
+        let _server = net.turn_server(program, "another");
+        let (output, copied) = Copying::start(&files, &net, program.secret()).end(&files, &data);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("by {RELAY} to 10.9.3.1:");
+        let cause = match program {
+            Program::Coturn => "does not accept the password of user (401)",
+            Program::Pion => "if user or password are wrong; check both of user",
+        };
+        assert!(said.contains(&expected) && said.contains(cause), "{said}");
+        assert!(!said.contains(program.secret()) && sent(&copied, true) == 0, "{said}");
+    }
 }
 
 #[test]
 fn root_relay_connects_without_a_direct_path() {
-    let (files, net) = (Files::new(), Net::new());
-    let data = files.data(SIZE / 40);
-    net.cut_direct();
-    let _server = net.turn_server(SECRET);
-    let (_, copied) = Copying::start(&files, &net, &[]).end(&files, &data);
-    assert_eq!(copied["paths"].as_array().unwrap().len(), 1, "{copied}");
-    assert!(sent(&copied, true) > u64::from(SIZE / 40), "{copied}");
+    for program in Program::all() {
+        let (files, net) = (Files::new(), Net::new());
+        let data = files.data(SIZE / 40);
+        net.cut_direct();
+        let _server = net.turn_server(program, program.secret());
+        let (_, copied) = Copying::start(&files, &net, program.secret()).end(&files, &data);
+        assert_eq!(copied["paths"].as_array().unwrap().len(), 1, "{copied}");
+        assert!(sent(&copied, true) > u64::from(SIZE / 40), "{copied}");
+    }
 }
 
 /// No other path lives that would tell that this one does not.
 #[test]
 fn root_copy_survives_a_restart_of_its_only_relay() {
-    let (files, net) = (Files::new(), Net::new());
-    let data = files.data(SIZE / 2);
-    net.cut_direct();
-    let server = net.turn_server(SECRET);
-    let mut copying = Copying::start(&files, &net, &[]);
-    copying.until(&net, &net.there, "q0", 2_000_000);
-    drop(server);
-    assert!(copying.child.try_wait().unwrap().is_none(), "it was killed before the end");
-    let _server = net.turn_server(SECRET);
-    copying.end(&files, &data);
+    for program in Program::all() {
+        let (files, net) = (Files::new(), Net::new());
+        let data = files.data(SIZE / 2);
+        net.cut_direct();
+        let server = net.turn_server(program, program.secret());
+        let mut copying = Copying::start(&files, &net, program.secret());
+        copying.until(&net, &net.there, "q0", 2_000_000);
+        drop(server);
+        assert!(copying.child.try_wait().unwrap().is_none(), "it was killed before the end");
+        let _server = net.turn_server(program, program.secret());
+        copying.end(&files, &data);
+    }
 }
 
 #[test]
@@ -246,7 +301,7 @@ fn root_paths_rates_relays_and_explains_unusable_ones() {
     let (files, net) = (Files::new(), Net::new());
     let vmcc = files.path("vmcc").display().to_string();
     let _server = Listening::new(&files, &net.there);
-    let _relay = net.turn_server(SECRET);
+    let _relay = net.turn_server(Program::Coturn, SECRET);
     let secrets = files.path("here/secrets");
     fs::write(&secrets, format!("{RELAY} {SECRET}\n{STRANGE_RELAY} {SECRET}\n")).unwrap();
     fs::set_permissions(&secrets, fs::Permissions::from_mode(0o600)).unwrap();

@@ -233,6 +233,7 @@ fn impossible_relayed_address_ends_the_session() {
 #[test]
 fn refusals_are_reported_by_cause() {
     for (code, failure) in [
+        (400, Failure::BadRequest(USER.to_owned())),
         (403, Failure::Forbidden("anybody".to_owned())),
         (437, Failure::Other(437, "Allocation Mismatch".to_owned())),
         (440, Failure::Family),
