@@ -155,7 +155,7 @@ unprivileged=()
 stage_kernel() {
 	build_tests && portable_folders >"$logs/portable-folders" &&
 		awk -F '\t' 'NR == FNR { portable[$1]; next } !($1 in portable)' "$logs/portable-folders" "$logs/tests" |
-		grep -vE '[[:space:]](it::(parquet|report|interrupt|copy|proxy)::|([^[:space:]]*::)?(root|guest|timeless|on_linux)_)[^[:space:]]*$' \
+		grep -vE '[[:space:]](it::(parquet|report|interrupt|copy|proxy|socks)::|([^[:space:]]*::)?(root|guest|timeless|on_linux)_)[^[:space:]]*$' \
 			>"$logs/list-kernel" &&
 		threads=2 run_together "$logs/list-kernel"
 }

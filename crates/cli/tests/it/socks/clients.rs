@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// What it says of reply 5.
+    /// Words of its error for reply 5.
     pub(super) fn refused(self) -> &'static str {
         match self {
             Client::PySocks => "0x05: Connection refused",
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// What it says of reply 4 to a name; `None`: it resolves names itself.
+    /// Words of its error for reply 4 to a name; `None`: it resolves names itself.
     pub(super) fn unreachable(self) -> Option<&'static str> {
         match self {
             Client::PySocks => Some("0x04: Host unreachable"),
