@@ -94,7 +94,8 @@ static __noinline int parse(struct __sk_buff *skb, struct packet *p, struct pack
 /* True if headers are needed for more than the mark, which few packets get. */
 static __always_inline int needs_headers(const struct __sk_buff *skb, const struct port_config *cfg)
 {
-	if (cfg->class_count > 1 || cfg->measure_rtt || cfg->drop_not_ect)
+	if (cfg->class_count > 1 || cfg->measure_rtt || cfg->drop_not_ect ||
+	    class_of(cfg, 0)->sparse_id)
 		return 1;
 	return skb->protocol != __builtin_bswap16(ETH_P_IPV4) &&
 	       skb->protocol != __builtin_bswap16(ETH_P_IPV6);
@@ -179,6 +180,10 @@ int vmcc_port_out(struct __sk_buff *skb)
 	if (drop_packet(count, packets,
 			judge(skb, cfg, state, tunnel ? &inner : &p, class, &queue, threshold)))
 		return TC_ACT_SHOT;
+	if (queue.sparse) {
+		skb->priority = c->sparse_id;
+		count->sparse += packets;
+	}
 	passed(cfg, class, skb->wire_len);
 	if (cfg->phantom_q16)
 		virtual_join(class, skb->wire_len, queue.rate, threshold);

@@ -26,7 +26,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 	if (c->rule == PORT_RULE_NONE)
 		return DROP_NOTHING;
 	queue->overloaded = queue->own > c->overload_bytes;
-	if (cfg->drop_not_ect) {
+	if (cfg->drop_not_ect || c->sparse_id) {
 		queue->class = class;
 		if (queue->judged > threshold / 2) {
 			queue->rate = class_rate(cfg, class, queue->busy);
@@ -34,7 +34,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 		}
 		verdict = flow_drops(skb, cfg, p, queue, threshold);
 	}
-	if (verdict || !above || !queue->overloaded || !p->version)
+	if (verdict || !above || !queue->overloaded || !p->version || queue->sparse)
 		return verdict;
 	return bpf_get_prandom_u32() < overload_q32(queue->own, c->overload_bytes, c->buffer_bytes)
 		       ? DROP_OVERLOAD

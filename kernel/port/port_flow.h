@@ -67,6 +67,7 @@ struct flow {
 	u32 before; /* in the one before */
 	u32 spared; /* blocks that pass before the next drop */
 	u32 dropped_at;
+	u32 bulk_end; /* its last packet's place among all that joined the bulk (port_sparse.h) */
 };
 
 struct {
@@ -97,6 +98,11 @@ struct class_flows {
 	u32 halvings;	    /* of a flood's fair share */
 	u64 offered;	    /* bytes without TCP that met the threshold in this window */
 	u64 refused;	    /* bytes of these that were dropped */
+	u64 all_blocks;	    /* as ect_blocks, of packets with ECN and without */
+	u64 all_weighted;
+	u64 all_mean;
+	u64 sparse_free_at; /* when what the band of sparse flows got is paid for, ns */
+	u64 sparse_bytes;   /* that joined it since ever */
 };
 
 struct {
@@ -218,13 +224,14 @@ static __always_inline u32 excess_windows(const struct class_flows *c, u64 sent)
 }
 
 /* Bytes that have left since ever: what the queue's owner counts, which excludes its drops; else
- * what was queued and is not there any more. */
+ * what was queued and is not there any more.  What joins the band of sparse flows leaves at once.
+ */
 static __always_inline u64 total_left(const struct class_flows *c, const struct lengths *queue)
 {
 	u64 left = bytes_left(queue);
 
 	if (left || port_set.source == PORT_SOURCE_MAP || queue->address)
-		return left;
+		return left + c->sparse_bytes;
 	return mark_elapsed(c->queued, queue->own);
 }
 
@@ -258,6 +265,9 @@ static __always_inline void turn_window(struct class_flows *c, u64 now, u32 fram
 		c->mean = c->ect_weighted / c->ect_blocks;
 	else
 		c->mean = 0;
+	c->all_mean = window - last == 1 && c->all_blocks ? c->all_weighted / c->all_blocks : 0;
+	c->all_blocks = 0;
+	c->all_weighted = 0;
 	c->ect_blocks = 0;
 	c->ect_weighted = 0;
 	c->ect_flows_before = c->ect_flows;
@@ -385,21 +395,71 @@ static __always_inline int may_drop(const struct flow *first, const struct flow 
 	return !first->spared && !second->spared;
 }
 
+#include "port_sparse.h"
+
 /*
- * Counts a packet for its flow; drop decision if it meets `queue` above `threshold`.
+ * Drop decision for a packet that meets `queue` above `threshold`; its flow has sent `recent`
+ * blocks of late.
+ */
+static __always_inline int flow_verdict(struct __sk_buff *skb, const struct port_config *cfg,
+					const struct packet *p, const struct lengths *queue,
+					u64 threshold, const struct arrival *a,
+					struct class_flows *c, struct flow *first,
+					struct flow *second, u64 recent)
+{
+	u64 now, mean, low = cfg->drop_floor_bytes;
+	int control = 0;
+	u32 tick;
+
+	if (queue->judged > flood_bound(c, threshold)) {
+		control = is_tcp_control(skb, p);
+		if ((a->spacing == FLOW_SPACING || control) &&
+		    flood_drops(c, skb->wire_len, recent, queue->rate))
+			return DROP_OVERLOAD;
+	}
+	if (queue->judged <= threshold) {
+		spare_less(first, a->blocks);
+		spare_less(second, a->blocks);
+		return DROP_NOTHING;
+	}
+	if (kind_of(p) == PORT_ECT || control || !p->version)
+		return DROP_NOTHING;
+	mean = mean_of(c, flow_blocks(cfg->floor_bytes));
+	/* A flow above the mean loses packets at the rate of the others' marks, in overload too. */
+	if (queue->overloaded && (!mean || recent < mean))
+		return DROP_NOTHING;
+	now = bpf_ktime_get_ns();
+	tick = now >> FLOW_TICK_SHIFT;
+	check_use(c, now, queue);
+	low = threshold > low ? threshold : low;
+	if (queue->judged > bound_of(c, mean, recent, queue->rate, threshold, low) &&
+	    may_drop(first, second, a, tick, queue->trip)) {
+		first->spared = second->spared = a->spacing * a->blocks;
+		first->dropped_at = second->dropped_at = tick;
+		if (queue->judged <= low)
+			c->dropped = 1;
+		return DROP_NOT_ECT;
+	}
+	spare_less(first, a->blocks);
+	spare_less(second, a->blocks);
+	return DROP_NOTHING;
+}
+
+/*
+ * Counts a packet for its flow; decides if it is dropped, and if it is served first.
  *
  * Sums over all flows are estimates: where CPUs meet, one may miss a packet, which costs less than
  * a locked addition per packet.  For windows of a second a clock of some milliseconds will do.
  */
 static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config *cfg,
-				 const struct packet *p, const struct lengths *queue, u64 threshold)
+				 const struct packet *p, struct lengths *queue, u64 threshold)
 {
-	u64 now = bpf_ktime_get_coarse_ns(), recent, mean, low = cfg->drop_floor_bytes;
-	u32 frame_blocks = flow_blocks(cfg->floor_bytes), tick;
+	u64 now = bpf_ktime_get_coarse_ns(), recent;
+	u32 frame_blocks = flow_blocks(cfg->floor_bytes);
 	struct arrival a = arrival_of(skb, p, queue->class);
 	struct class_flows *c = flows_of(a.class);
 	struct flow *first = flow_at(&a, 0), *second = flow_at(&a, 1);
-	int control = 0, is_first;
+	int verdict = DROP_NOTHING, is_first;
 
 	if (!c || !first || !second)
 		return DROP_NOTHING;
@@ -409,38 +469,13 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	recent = mark_min(recent, flow_enter(second, &a, now, frame_blocks));
 	if (kind_of(p) == PORT_ECT && !(is_flooded(c) && a.spacing == FLOW_SPACING))
 		weigh(c, a.blocks, recent, is_first);
-	if (queue->judged > flood_bound(c, threshold)) {
-		control = is_tcp_control(skb, p);
-		if ((a.spacing == FLOW_SPACING || control) &&
-		    flood_drops(c, skb->wire_len, recent, queue->rate))
-			return DROP_OVERLOAD;
-	}
-	if (queue->judged <= threshold) {
-		spare_less(first, a.blocks);
-		spare_less(second, a.blocks);
-		return DROP_NOTHING;
-	}
-	if (kind_of(p) == PORT_ECT || control || !p->version)
-		return DROP_NOTHING;
-	mean = mean_of(c, frame_blocks);
-	/* A flow above the mean loses packets at the rate of the others' marks, in overload too. */
-	if (queue->overloaded && (!mean || recent < mean))
-		return DROP_NOTHING;
-	now = bpf_ktime_get_ns();
-	tick = now >> FLOW_TICK_SHIFT;
-	check_use(c, now, queue);
-	low = threshold > low ? threshold : low;
-	if (queue->judged > bound_of(c, mean, recent, queue->rate, threshold, low) &&
-	    may_drop(first, second, &a, tick, queue->trip)) {
-		first->spared = second->spared = a.spacing * a.blocks;
-		first->dropped_at = second->dropped_at = tick;
-		if (queue->judged <= low)
-			c->dropped = 1;
-		return DROP_NOT_ECT;
-	}
-	spare_less(first, a.blocks);
-	spare_less(second, a.blocks);
-	return DROP_NOTHING;
+	c->all_blocks += a.blocks;
+	c->all_weighted += a.blocks * recent;
+	if (cfg->drop_not_ect)
+		verdict = flow_verdict(skb, cfg, p, queue, threshold, &a, c, first, second, recent);
+	if (verdict == DROP_NOTHING && class_of(cfg, queue->class)->sparse_id)
+		choose_band(cfg, c, first, second, recent, now, skb->wire_len, queue);
+	return verdict;
 }
 
 #endif /* VMCC_PORT_FLOW_H */

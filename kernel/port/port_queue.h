@@ -26,9 +26,10 @@ struct lengths {
 	u64 judged;   /* what decides about marking: that, or its class's virtual queue */
 	u64 round_q8; /* a round, smoothed by the queueing discipline that knows it */
 	u64 rate;     /* what the class has of the port's rate, if something needs it */
-	u16 busy;     /* bit i: class i has something queued */
+	u8 busy;      /* bit i: class i has something queued */
 	u8 class;     /* of the packet */
 	u8 overloaded;
+	u8 sparse;   /* the packet is a sparse flow's, which are served first */
 	u32 trip;    /* round trip in ticks (port_flow.h) */
 	u64 address; /* of the queueing discipline that counts what leaves its queue; 0: unknown */
 };

@@ -43,6 +43,16 @@ enum port_rule {
 #define PORT_LEAF_FIRST	 0x5010 /* product of class 0 */
 #define PORT_LEAF_BUCKET 5
 
+/*
+ * With priority for sparse flows a class's leaf is the queue of its bulk, one of two bands.  The
+ * handles of the queues that have the bands, and of those of sparse flows, are in other buckets.
+ */
+#define PORT_BANDS_FIRST  0x6010 /* product of class 0 */
+#define PORT_SPARSE_FIRST 0x7010 /* product of class 0 */
+/* Handle of the root queue, and minor of class 0 there. */
+#define PORT_ROOT_MAJOR 0xc0de
+#define PORT_ROOT_FIRST 0x10
+
 /* Set before the programs are loaded. */
 struct port_settings {
 	uint32_t source; /* enum port_source */
@@ -61,8 +71,8 @@ struct port_class {
 	uint64_t buffer_bytes;	  /* of its queue */
 	uint32_t rule;		  /* enum port_rule */
 	uint32_t lambda_q16;
-	uint32_t class_id; /* skb->priority of its packets; 0: left alone */
-	uint32_t reserved;
+	uint32_t class_id;  /* skb->priority of its packets; 0: left alone */
+	uint32_t sparse_id; /* that of its sparse flows' packets; 0: they have no priority */
 };
 
 /* Packets by their ECN field. */
@@ -123,6 +133,7 @@ struct port_counters {
 	uint64_t unclassified; /* only in class 0's: of the port */
 	uint64_t drops_not_ect;
 	uint64_t drops_overload;
+	uint64_t sparse; /* served before the class's other packets */
 };
 
 /* One class's queue as our own queueing discipline publishes it (PORT_SOURCE_MAP). */

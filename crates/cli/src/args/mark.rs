@@ -1,6 +1,6 @@
 //! The options of `vmcc mark` and `vmcc unmark`.
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub(crate) struct MarkOptions {
 pub(crate) struct MarkSettings {
     /// Read everything from a TOML file (docs/reference/port.md); `--schema` prints its schema
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "classes", "queue", "marking", "threshold", "rtt",
-        "lambda", "buffer", "backend", "phantom", "trust", "vm", "rtt_min", "rtt_max", "not_ect", "overload"])]
+        "lambda", "buffer", "backend", "phantom", "trust", "vm", "rtt_min", "rtt_max", "not_ect", "overload", "sparse"])]
     pub(crate) config: Option<PathBuf>,
 
     /// Rate of the port, a hard cap (600mbit)
@@ -89,6 +89,10 @@ pub(crate) struct MarkSettings {
     /// Share of its buffer above which a queue drops ECT packets, too (0.5 to 1; 1: never) [default: 0.75]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) overload: Option<f64>,
+
+    /// Serve flows that send little before the others of their class (htb)
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
+    pub(crate) sparse: bool,
 
     /// Factor of the marking threshold: rate x RTT x lambda [default: 1]
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]

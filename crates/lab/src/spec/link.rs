@@ -59,6 +59,7 @@ impl Shape {
             // As the simulator's switches do.
             not_ect: vmcc_port::NotEct::Queue,
             overload: 1.0,
+            sparse: false,
             classes: self.queue.weights.iter().enumerate().map(class).collect(),
             ..PortConfig::default()
         }

@@ -47,6 +47,7 @@ fn main() {
     let tools = Toolchain { clang: installed_clang(), includes, root, kernel, algorithms, out };
 
     tools.compile("port/port.bpf.c", "port.o", &[]);
+    tools.compile("port/band.bpf.c", "band.o", &[]);
     tools.compile("probes/activity.bpf.c", "activity.o", &[]);
     tools.compile("probes/cgroup.bpf.c", "cgroup.o", &[]);
     tools.compile("port/hold.bpf.c", "hold.o", &[]);
@@ -79,6 +80,7 @@ fn main() {
     for (name, object) in [
         ("PORT", "port.o"),
         ("ACTIVITY", "activity.o"),
+        ("BAND", "band.o"),
         ("CGROUP", "cgroup.o"),
         ("HOLD", "hold.o"),
         ("LIVE", "live.o"),

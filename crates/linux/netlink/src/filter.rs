@@ -12,6 +12,7 @@ pub(crate) const TCA_BPF_ACT: u16 = 1;
 pub(crate) const TCA_BPF_CLASSID: u16 = 3;
 pub(crate) const TCA_BPF_OPS_LEN: u16 = 4;
 pub(crate) const TCA_BPF_OPS: u16 = 5;
+pub(crate) const TCA_BPF_FD: u16 = 6;
 pub(crate) const KIND: &str = "bpf";
 /// One instruction of classic BPF, `ret #-1`: every packet matches. (There are kernels without matchall, but none that
 /// serves a port and has no BPF classifier.)

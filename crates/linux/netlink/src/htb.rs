@@ -1,12 +1,14 @@
 //! Linux's hierarchical token bucket and the FIFO queues below its classes.
 
 use crate::filter::{
-    ETH_P_ALL, KIND, MATCH_ALL, RTM_GETTFILTER, RTM_NEWTFILTER, TCA_BPF_CLASSID, TCA_BPF_OPS, TCA_BPF_OPS_LEN,
+    ETH_P_ALL, KIND, MATCH_ALL, RTM_GETTFILTER, RTM_NEWTFILTER, TCA_BPF_CLASSID, TCA_BPF_FD, TCA_BPF_OPS,
+    TCA_BPF_OPS_LEN,
 };
 use crate::options::{inner, nested, push_ratespec, ticks_begun, time_ns, word, words};
 use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, TCA_OPTIONS, Tc, TrafficControl};
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use vmcc_units::{BitsPerSec, Limit};
 
 // Numbers from the kernel's user interface, linux/pkt_sched.h.
@@ -62,24 +64,46 @@ impl TrafficControl {
     /// # Errors
     /// The kernel refuses: `NotFound` when it has no HTB.
     pub fn add_htb(&mut self, port: u32, handle: u32, default_minor: u32) -> io::Result<()> {
-        // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
-        let glob = words(&[HTB_VERSION, RATE_TO_QUANTUM, default_minor, 0, 0]);
-        let options = nested(&[DefaultNla::new(TCA_HTB_INIT, glob)]);
-        let message = Tc::new(RTM_NEWQDISC, port, ROOT, handle).kind("htb").options(options);
-        self.0.execute(message, Existing::Replace.flags())
+        self.0.execute(htb(port, ROOT, handle, default_minor), Existing::Replace.flags())
+    }
+
+    /// Makes an HTB queue the queue of a class.
+    ///
+    /// # Errors
+    /// The kernel refuses; `AlreadyExists` when `handle` is taken.
+    pub fn add_inner_htb(
+        &mut self,
+        port: u32,
+        parent: u32,
+        handle: u32,
+        default_minor: u32,
+    ) -> io::Result<()> {
+        self.0.execute(htb(port, parent, handle, default_minor), Existing::Refuse.flags())
     }
 
     /// Packets that name no class of the HTB queue `handle` go to `class` from now on: unlike the queue's default, this
-    /// can change. The class cannot be removed while it is so.
+    /// can change. The class cannot be removed while it is so. `program` may return another class for some of them; -1
+    /// is `class`.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn set_htb_fallback(&mut self, port: u32, handle: u32, class: u32) -> io::Result<()> {
-        let inner = [
-            DefaultNla::new(TCA_BPF_CLASSID, class.to_ne_bytes().to_vec()),
-            DefaultNla::new(TCA_BPF_OPS_LEN, 1_u16.to_ne_bytes().to_vec()),
-            DefaultNla::new(TCA_BPF_OPS, MATCH_ALL.to_vec()),
-        ];
+    pub fn set_htb_fallback(
+        &mut self,
+        port: u32,
+        handle: u32,
+        class: u32,
+        program: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let mut inner = vec![DefaultNla::new(TCA_BPF_CLASSID, class.to_ne_bytes().to_vec())];
+        match program {
+            Some(program) => {
+                inner.push(DefaultNla::new(TCA_BPF_FD, program.as_raw_fd().to_ne_bytes().to_vec()));
+            }
+            None => inner.extend([
+                DefaultNla::new(TCA_BPF_OPS_LEN, 1_u16.to_ne_bytes().to_vec()),
+                DefaultNla::new(TCA_BPF_OPS, MATCH_ALL.to_vec()),
+            ]),
+        }
         // Always the same one: it is made, or changed.
         let mut message = Tc::new(RTM_NEWTFILTER, port, handle, FALLBACK);
         message.info = FALLBACK << 16 | u32::from(ETH_P_ALL.to_be());
@@ -131,6 +155,13 @@ impl TrafficControl {
     pub fn change_fifo(&mut self, port: u32, parent: u32, handle: u32, limit: Limit) -> io::Result<()> {
         self.0.execute(fifo(port, parent, handle, limit), 0)
     }
+}
+
+fn htb(port: u32, parent: u32, handle: u32, default_minor: u32) -> Tc {
+    // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
+    let glob = words(&[HTB_VERSION, RATE_TO_QUANTUM, default_minor, 0, 0]);
+    let options = nested(&[DefaultNla::new(TCA_HTB_INIT, glob)]);
+    Tc::new(RTM_NEWQDISC, port, parent, handle).kind("htb").options(options)
 }
 
 fn fifo(port: u32, parent: u32, handle: u32, limit: Limit) -> Tc {

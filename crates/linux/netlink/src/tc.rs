@@ -126,6 +126,20 @@ pub struct Counters {
     pub backlog_pkt: u64,
 }
 
+impl Counters {
+    /// Of two queues together.
+    #[must_use]
+    pub fn combined(self, other: Self) -> Self {
+        Self {
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            sent_pkt: self.sent_pkt + other.sent_pkt,
+            drops: self.drops + other.drops,
+            backlog_bytes: self.backlog_bytes + other.backlog_bytes,
+            backlog_pkt: self.backlog_pkt + other.backlog_pkt,
+        }
+    }
+}
+
 fn counters(bytes: &[u8]) -> Counters {
     let mut found = Counters::default();
     for nla in NlasIterator::new(bytes).filter_map(Result::ok) {

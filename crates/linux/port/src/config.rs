@@ -52,6 +52,9 @@ pub struct PortConfig {
     #[serde(default = "default_overload")]
     #[schemars(range(min = 0.5, max = 1))]
     pub overload: f64,
+    /// Serve flows that send little before the others of their class, where that marks. Backend `htb`.
+    #[serde(default = "default_sparse", skip_serializing_if = "is_default_sparse")]
+    pub sparse: bool,
     /// Mark by a virtual queue that drains at this share of the real rate, instead of by the real queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.5, max = 1))]
@@ -82,6 +85,14 @@ fn is_default_trust(trust: &Vec<Trust>) -> bool {
 
 fn default_overload() -> f64 {
     0.75
+}
+
+fn default_sparse() -> bool {
+    true
+}
+
+fn is_default_sparse(sparse: &bool) -> bool {
+    *sparse == default_sparse()
 }
 
 fn one() -> u32 {
@@ -159,6 +170,7 @@ impl Default for PortConfig {
             rtt_max: None,
             not_ect: NotEct::default(),
             overload: default_overload(),
+            sparse: default_sparse(),
             phantom: None,
             trust: default_trust(),
             backend: Backend::default(),

@@ -36,6 +36,8 @@ pub struct Plan {
     pub strict: bool,
     /// True if a class has a guarantee, which is served before turns and order.
     pub guarantees: bool,
+    /// True if classes that mark serve their sparse flows first, on a backend that can.
+    pub sparse: bool,
     /// One MTU with its link-layer header.
     pub frame_bytes: u64,
     /// Share of the rate at which virtual queues drain, in 1/65536; zero: real queues.
@@ -122,8 +124,12 @@ impl Plan {
 
     /// True if it marks by the length of a queue that somebody else has put on the port: no queues of ours, no virtual ones.
     pub fn needs_a_queue(&self) -> bool {
-        let marks = self.classes.iter().any(|class| class.rule != Rule::None);
-        marks && !self.queues && self.phantom_q16 == 0
+        self.marks() && !self.queues && self.phantom_q16 == 0
+    }
+
+    /// True if a class marks.
+    pub fn marks(&self) -> bool {
+        self.classes.iter().any(|class| class.rule != Rule::None)
     }
 
     /// True if a threshold is computed from a measured RTT.

@@ -41,9 +41,15 @@ fn of_ports(figures: &mut Figures, ports: &[PortStats]) {
 
 type Figure = fn(&ClassStats) -> Option<u64>;
 
-const OF_CLASSES: [(&str, Kind, &str, Figure); 8] = [
+const OF_CLASSES: [(&str, Kind, &str, Figure); 9] = [
     ("vmcc_port_class_packets_total", Counter, "Packets that arrived for the class.", |c| Some(c.packets)),
     ("vmcc_port_class_bytes_total", Counter, "Bytes that arrived for the class.", |c| Some(c.bytes)),
+    (
+        "vmcc_port_class_sparse_packets_total",
+        Counter,
+        "Packets of sparse flows, served before the class's others.",
+        |c| Some(c.sparse),
+    ),
     ("vmcc_port_class_marked_packets_total", Counter, "Packets set to Congestion Experienced.", |c| {
         Some(c.marked)
     }),

@@ -65,6 +65,7 @@ impl PortConfig {
             capacity: port.capacity(),
             strict: port.is_strict(),
             guarantees: self.classes.iter().any(|class| class.guarantee.is_some()),
+            sparse: false,
             frame_bytes: port.frame.get(),
             phantom_q16: self.phantom.map_or(0, q16),
             rtt_bounds_ns: [self.rtt_min.map_or(0, Nanos::get), self.rtt_max.map_or(u64::MAX, Nanos::get)],
@@ -72,6 +73,7 @@ impl PortConfig {
         };
         check::rates(self, cap, &shares)?;
         check::thresholds(self, &plan)?;
+        plan.sparse = self.sparse && plan.queues && plan.marks();
         set_quanta(&mut plan, &port);
         Ok(plan)
     }

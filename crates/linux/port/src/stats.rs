@@ -43,6 +43,9 @@ pub struct ClassStats {
     pub packets: u64,
     /// Bytes that arrived for it, link-layer header included.
     pub bytes: u64,
+    /// Packets of sparse flows, served before the class's others.
+    #[serde(default)]
+    pub sparse: u64,
     /// Packets set to CE here.
     pub marked: u64,
     /// Packets that would have been marked but do not support ECN.

@@ -77,6 +77,7 @@ fn option_of(key: &str) -> &'static str {
         "rtt_min" => "--rtt-min",
         "rtt_max" => "--rtt-max",
         "overload" => "--overload",
+        "sparse" => "--sparse",
         "backend" => "--backend",
         "marking" if words.last() == Some(&"rtt") => "--rtt",
         "marking" if words.last() == Some(&"lambda") => "--lambda",
@@ -106,6 +107,7 @@ fn from_options(settings: &MarkSettings) -> Result<PortConfig, Failure> {
         NotEctChoice::Queue => NotEct::Queue,
     };
     config.overload = settings.overload.unwrap_or(config.overload);
+    config.sparse = settings.sparse;
     config.phantom = settings.phantom;
     if let Some(text) = &settings.trust {
         config.trust = trust(text)?;
@@ -230,6 +232,7 @@ mod tests {
             ),
             ("--rate 600mbit --phantom 0.95", "rate = '600mbit'\nphantom = 0.95".to_owned()),
             ("--phantom 0.95", "phantom = 0.95".to_owned()),
+            ("--rate 600mbit --sparse false", "rate = '600mbit'\nsparse = false".to_owned()),
             ("--rate 600mbit --marking none", "rate = '600mbit'\nmarking = { rule = 'none' }".to_owned()),
             (
                 "--rate 600mbit --rtt 1ms",

@@ -51,7 +51,7 @@ fn measured(config: &PortConfig) -> Option<String> {
     }
 }
 
-/// Drop settings that differ from the defaults.
+/// Settings of drops and priority that differ from the defaults.
 fn drops(config: &PortConfig) -> Vec<String> {
     let not_ect = (config.not_ect == NotEct::Queue).then(|| "packets without ECN wait".to_owned());
     let usual = PortConfig::default().overload;
@@ -59,7 +59,8 @@ fn drops(config: &PortConfig) -> Vec<String> {
         1.0.. => Some("never overloaded".to_owned()),
         share => (share != usual).then(|| format!("overloaded above {share} of the buffer")),
     };
-    not_ect.into_iter().chain(overload).collect()
+    let sparse = (!config.sparse).then(|| "sparse flows wait like others".to_owned());
+    not_ect.into_iter().chain(overload).chain(sparse).collect()
 }
 
 fn marks(config: &PortConfig, rated: bool) -> String {
@@ -125,11 +126,12 @@ mod tests {
             "500mbit (1/2 of 1gbit for VM db1); classes in this order: a, b; marks by tcn: RTT 1ms, lambda 0.17; \
              buffer 1000pkt"
         );
-        let open = "buffer = '150kB'\nphantom = 0.95\nmarking = { rule = 'threshold', at = '30kB' }";
+        let open =
+            "sparse = false\nbuffer = '150kB'\nphantom = 0.95\nmarking = { rule = 'threshold', at = '30kB' }";
         assert_eq!(
             said(open, None, &[]),
             "no rate; one queue; marks above 30kB, by a virtual queue at 0.95 of the link's speed (100gbit where it \
-             says none); buffer 150kB"
+             says none); sparse flows wait like others; buffer 150kB"
         );
         let shared = "vm = { name = 'db1', rate = '1gbit', share = 'shared' }";
         assert!(

@@ -40,6 +40,10 @@ shared_constants! {
         PORT_LEAF_FACTOR = 0x8647,
         PORT_LEAF_FIRST = 0x5010,
         PORT_LEAF_BUCKET = 5,
+        PORT_BANDS_FIRST = 0x6010,
+        PORT_SPARSE_FIRST = 0x7010,
+        PORT_ROOT_MAJOR = 0xc0de,
+        PORT_ROOT_FIRST = 0x10,
     }
 }
 
@@ -66,7 +70,7 @@ shared_structs! {
         rule: u32,
         lambda_q16: u32,
         class_id: u32,
-        reserved: u32,
+        sparse_id: u32,
     }
 
     /// Filter that chooses a class by addresses and ports.
@@ -123,6 +127,7 @@ shared_structs! {
         unclassified: u64,
         drops_not_ect: u64,
         drops_overload: u64,
+        sparse: u64,
     }
 
     /// One class's queue as our own queueing discipline publishes it.
@@ -162,6 +167,7 @@ impl Counters {
             unclassified: self.unclassified + other.unclassified,
             drops_not_ect: self.drops_not_ect + other.drops_not_ect,
             drops_overload: self.drops_overload + other.drops_overload,
+            sparse: self.sparse + other.sparse,
         }
     }
 }

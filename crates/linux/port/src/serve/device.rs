@@ -7,6 +7,7 @@ use crate::PortConfig;
 use crate::plan::{LinkFacts, Plan};
 use serde::{Deserialize, Serialize};
 use std::io;
+use vmcc_bpf::shared::port::PORT_ROOT_MAJOR;
 use vmcc_netlink::{Links, QueueInfo, ROOT, TrafficControl, os_code};
 use vmcc_units::{BitsPerSec, Bytes};
 
@@ -15,7 +16,7 @@ const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo
 /// A root with a queue below it for each of the device's own.
 const MANY_QUEUES: &str = "mq";
 /// The handle of our root queues.
-pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
+pub(crate) const OUR_HANDLE: u32 = PORT_ROOT_MAJOR << 16;
 /// The place for filters of both directions.
 const CLSACT: &str = "clsact";
 /// The handle of clsact and ingress, which are not in the way.

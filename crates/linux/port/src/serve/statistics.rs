@@ -79,6 +79,7 @@ impl Readings {
         let sum = places.map(|place| self.at(place, dropped)).fold(none.clone(), |sum, one| ClassStats {
             packets: sum.packets + one.packets,
             bytes: sum.bytes + one.bytes,
+            sparse: sum.sparse + one.sparse,
             marked: sum.marked + one.marked,
             not_ect: sum.not_ect + one.not_ect,
             drops_not_ect: sum.drops_not_ect + one.drops_not_ect,
@@ -100,6 +101,7 @@ impl Readings {
         ClassStats {
             packets: passed.packets,
             bytes: passed.bytes,
+            sparse: passed.sparse,
             marked: passed.marked,
             not_ect: passed.not_ect,
             drops_not_ect: passed.drops_not_ect,

@@ -7,6 +7,7 @@ fn ports() -> Vec<PortStats> {
         name: "gold".into(),
         packets: 1200,
         bytes: 1_816_800,
+        sparse: 24,
         marked: 31,
         not_ect: 2,
         drops_full: 3,

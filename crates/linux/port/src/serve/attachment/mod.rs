@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::{Backend, PortConfig, PortStats};
 use leftover::Found;
 use std::sync::{Mutex, PoisonError};
-use undo::{exchange, queues_of, take_off, undo};
+use undo::{exchange, queues_of, replace, take_off, undo};
 use vmcc_units::BitsPerSec;
 
 /// A process was killed in the middle of a change.
@@ -192,7 +192,7 @@ impl Attachment {
         MarkOnly::check(dev, &plan)?;
         let queues = self.queues.as_mut();
         // Built before anything changes: a setting that cannot be had is found here.
-        let bytes = program::config::config(&self.name, config, &plan, |class| queues.class_id(class))?;
+        let bytes = program::config::config(&self.name, config, &plan, |class| queues.ids(class))?;
         set_cgroups(&self.name, config, &self.program)?;
         let Some(record) = &self.record else { return Ok(0) };
         let before = known(record, &self.program);
@@ -202,7 +202,11 @@ impl Attachment {
         }
         let program = &self.program;
         let mut switch = || program.configure(&bytes);
-        let changed = queues.change(dev, &self.plan, &plan, &mut switch);
+        let changed = if queues.can_change(&self.plan, &plan) {
+            queues.change(dev, &self.plan, &plan, &mut switch)
+        } else {
+            replace(dev, queues, [&self.plan, &plan], program, &mut switch)
+        };
         if let (Err(PortError::Config { .. }), Some(content)) = (&changed, &before) {
             // Nothing has changed.
             write(record, &self.program, content)?;
@@ -294,7 +298,7 @@ fn configure(
     queues: &dyn Queues,
     program: &Program,
 ) -> Result<(), PortError> {
-    let bytes = program::config::config(port, config, plan, |class| queues.class_id(class))?;
+    let bytes = program::config::config(port, config, plan, |class| queues.ids(class))?;
     set_cgroups(port, config, program)?;
     program.configure(&bytes)
 }

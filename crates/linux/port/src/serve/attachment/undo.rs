@@ -1,4 +1,4 @@
-//! Taking queues and programs off a port.
+//! Taking queues and programs off a port, and putting others in the place of queues.
 
 use crate::Backend;
 use crate::plan::Plan;
@@ -7,6 +7,7 @@ use crate::serve::device::Device;
 use crate::serve::error::PortError;
 use crate::serve::program::Program;
 use crate::serve::record::Content;
+use crate::serve::statistics::{QueueCounters, Removed};
 use crate::serve::swap;
 
 /// Brings back what was there before.
@@ -34,6 +35,26 @@ pub(super) fn take_off(
     queues.remove(dev, plan)?;
     Program::detach(&dev.name, index)?;
     dev.restore_clsact()
+}
+
+/// Makes the queues anew for another plan, while packets wait if that is possible. What waited in them leaves first; their
+/// last counters.
+pub(super) fn replace(
+    dev: &mut Device,
+    queues: &mut dyn Queues,
+    [old, new]: [&Plan; 2],
+    program: &Program,
+    switch: &mut dyn FnMut() -> Result<(), PortError>,
+) -> Result<Vec<Removed>, PortError> {
+    exchange(dev, new, |dev, _| {
+        let last = queues.counters(dev, old)?;
+        queues.remove(dev, old)?;
+        queues.install(dev, new, program)?;
+        switch()?;
+        let removed = last.into_iter().take(old.classes.len()).enumerate();
+        let left = |counters| QueueCounters { backlog_bytes: 0, backlog_packets: 0, ..counters };
+        Ok(removed.map(|(place, counters)| Removed { place, counters: left(counters) }).collect())
+    })
 }
 
 /// The queues that a record speaks of; `program` is the one on the port, if it is there.

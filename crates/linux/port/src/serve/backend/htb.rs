@@ -8,7 +8,20 @@
 //!   │ └ FIFO       found by the tc program by its handle (kernel/shared/port_shared.h)
 //!   └ c0de:11 ...
 //! ```
+//!
+//! With priority for sparse flows a class has bands, those of an HTB queue of its own: a second class at the root would
+//! overtake the weights of the others.
+//!
+//! ```text
+//! c0de:10
+//! └ HTB          neither band has a limit
+//!   ├ :1         sparse flows, served first
+//!   │ └ FIFO
+//!   └ :2         all others
+//!     └ FIFO     found by the tc program
+//! ```
 
+mod bands;
 mod draining;
 
 use super::Queues;
@@ -16,20 +29,23 @@ use crate::Backend;
 use crate::plan::{ClassPlan, NO_RIGHT, Plan};
 use crate::serve::device::{Device, OUR_HANDLE};
 use crate::serve::error::PortError;
+use crate::serve::program::config::ClassIds;
 use crate::serve::program::{Program, Source};
 use crate::serve::statistics::{QueueCounters, Removed};
 use crate::serve::wait::{self, Waited};
+use bands::{band_classes, bulk_parent, sparse_id};
 use std::io;
 use std::ops::Range;
-use vmcc_netlink::{HtbClass, QueueInfo, os_code};
+use std::os::fd::AsFd;
+use vmcc_bpf::shared::port::{PORT_LEAF_FIRST, PORT_ROOT_FIRST};
+use vmcc_netlink::{Counters, HtbClass, QueueInfo, os_code};
 use vmcc_units::{BitsPerSec, Limit};
 
 const KIND: &str = "htb";
 const ROOT_HANDLE: u32 = OUR_HANDLE;
 const PORT_CLASS: u32 = ROOT_HANDLE | 1;
-const FIRST_CLASS: u32 = ROOT_HANDLE | 0x10;
-/// `PORT_LEAF_FIRST` of kernel/shared/port_shared.h times the inverse of `PORT_LEAF_FACTOR`, modulo 2^16; and that inverse.
-const LEAF_FIRST: u32 = 0x6770;
+const FIRST_CLASS: u32 = ROOT_HANDLE | PORT_ROOT_FIRST;
+/// Inverse of `PORT_LEAF_FACTOR` of kernel/shared/port_shared.h, modulo 2^16.
 const LEAF_STEP: u32 = 0x4377;
 /// Burst of a class, in microseconds at its rate; at least two frames. Timers on a busy machine are
 /// late by some tenths of a millisecond; a bucket that is full before its timer fires loses capacity.
@@ -54,9 +70,14 @@ fn class_id(class: usize) -> u32 {
     FIRST_CLASS + u32::try_from(class).unwrap_or(0)
 }
 
+/// Handle of a class's queue of the kind whose first one has this product.
+fn handle(first_product: u32, class: usize) -> u32 {
+    let product = first_product + u32::try_from(class).unwrap_or(0);
+    ((product * LEAF_STEP) & 0xffff) << 16
+}
+
 fn leaf_handle(class: usize) -> u32 {
-    let steps = u32::try_from(class).unwrap_or(0) * LEAF_STEP;
-    ((LEAF_FIRST + steps) & 0xffff) << 16
+    handle(PORT_LEAF_FIRST, class)
 }
 
 fn burst(rate: BitsPerSec, frame_bytes: u64) -> u64 {
@@ -127,7 +148,7 @@ impl Htb {
         Self::set(dev, &port_class(UNCAPPED, plan))?;
         for (index, class) in plan.classes.iter().enumerate() {
             Self::set(dev, &open_class(index, class, plan))?;
-            Self::add_fifo(dev, index, class)?;
+            Self::add_queue(dev, index, class, plan)?;
         }
         for (index, class) in plan.classes.iter().enumerate() {
             Self::set(dev, &service_class(index, class, plan))?;
@@ -137,10 +158,12 @@ impl Htb {
     }
 
     /// Packets that the port's program has not seen, because somebody's filter let them pass before it, go to the last
-    /// class too.
+    /// class too; those of sparse flows to the class that has their band.
     fn fall_back(dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
         let last = class_id(plan.classes.len().saturating_sub(1));
-        let set = dev.tc.set_htb_fallback(dev.index, ROOT_HANDLE, last);
+        let filter = plan.sparse.then(bands::load_filter).transpose()?;
+        let program = filter.as_ref().and_then(|object| object.progs().next());
+        let set = dev.tc.set_htb_fallback(dev.index, ROOT_HANDLE, last, program.as_ref().map(AsFd::as_fd));
         set.map_err(|e| PortError::kernel(&dev.name, "send what has no class to the last one", e))
     }
 
@@ -152,7 +175,7 @@ impl Htb {
         let differs = last > 0 && found != Some(class_id(last));
         Ok(differs.then(|| {
             "the filter of its HTB queue is gone, or another one: what somebody's own filter let pass before the port's \
-             program joins the first class instead of the last"
+             program joins the first class instead of the last, and so do packets of sparse flows"
                 .to_owned()
         }))
     }
@@ -164,20 +187,31 @@ impl Htb {
 
     fn add(dev: &mut Device, index: usize, class: &ClassPlan, plan: &Plan) -> Result<(), PortError> {
         Self::set(dev, &service_class(index, class, plan))?;
-        Self::add_fifo(dev, index, class)
+        Self::add_queue(dev, index, class, plan)
     }
 
-    fn add_fifo(dev: &mut Device, index: usize, class: &ClassPlan) -> Result<(), PortError> {
-        let added = dev.tc.add_fifo(dev.index, class_id(index), leaf_handle(index), class.limit);
+    fn add_queue(dev: &mut Device, index: usize, class: &ClassPlan, plan: &Plan) -> Result<(), PortError> {
+        if plan.sparse {
+            Self::add_bands(dev, index, class, plan)?;
+        }
+        Self::add_fifo(dev, bulk_parent(index, plan), leaf_handle(index), class)
+    }
+
+    fn add_fifo(dev: &mut Device, parent: u32, handle: u32, class: &ClassPlan) -> Result<(), PortError> {
+        let added = dev.tc.add_fifo(dev.index, parent, handle, class.limit);
         added.map_err(|e| PortError::kernel(&dev.name, format!("make the queue of class {}", class.name), e))
+    }
+
+    fn change_fifo(dev: &mut Device, parent: u32, handle: u32, class: &ClassPlan) -> Result<(), PortError> {
+        let changed = dev.tc.change_fifo(dev.index, parent, handle, class.limit);
+        changed.map_err(|e| PortError::kernel(&dev.name, format!("change the buffer of {}", class.name), e))
     }
 
     /// Waits until the queues of these classes are empty.
     fn drain(dev: &mut Device, classes: &[usize]) -> Result<Waited, PortError> {
         wait::until(MAX_DRAIN_POLLS, || {
             let queues = Self::leaves(dev)?;
-            let waits = |index: &usize| leaf(&queues, *index).is_some_and(|q| q.counters.backlog_pkt > 0);
-            Ok(!classes.iter().any(waits))
+            Ok(classes.iter().all(|index| counters(&queues, *index).backlog_pkt == 0))
         })
     }
 
@@ -193,8 +227,8 @@ impl Htb {
             .tc
             .classes(dev.index)
             .map_err(|e: io::Error| PortError::kernel(&dev.name, "read its classes", e))?;
-        let counters = |place: usize| {
-            let queue = leaf(&queues, place).map(|q| q.counters).unwrap_or_default();
+        let of_place = |place: usize| {
+            let queue = counters(&queues, place);
             let class = classes.iter().find(|c| c.handle == class_id(place));
             let class_drops = class.map_or(0, |c| c.counters.drops);
             QueueCounters {
@@ -204,7 +238,7 @@ impl Htb {
                 drops_other: class_drops.saturating_sub(queue.drops),
             }
         };
-        Ok(places.map(counters).collect())
+        Ok(places.map(of_place).collect())
     }
 
     /// Lets everything through, so that what waits leaves at once.
@@ -216,8 +250,15 @@ impl Htb {
     }
 }
 
-fn leaf(queues: &[QueueInfo], class: usize) -> Option<&QueueInfo> {
-    queues.iter().find(|queue| queue.handle == leaf_handle(class))
+/// The FIFOs of a class.
+fn fifos(queues: &[QueueInfo], class: usize) -> impl Iterator<Item = &QueueInfo> {
+    let handles = [leaf_handle(class), bands::sparse_handle(class)];
+    queues.iter().filter(move |queue| handles.contains(&queue.handle))
+}
+
+/// Counters of a class's FIFOs together.
+fn counters(queues: &[QueueInfo], class: usize) -> Counters {
+    fifos(queues, class).fold(Counters::default(), |sum, queue| sum.combined(queue.counters))
 }
 
 /// A FIFO of bytes cannot become one of packets. Checked for all classes before anything changes.
@@ -242,8 +283,12 @@ impl Queues for Htb {
         Source::Leaf
     }
 
-    fn class_id(&self, class: usize) -> u32 {
-        class_id(class)
+    fn ids(&self, class: usize) -> ClassIds {
+        ClassIds { own: class_id(class), sparse: sparse_id(class) }
+    }
+
+    fn can_change(&self, old: &Plan, new: &Plan) -> bool {
+        old.sparse == new.sparse
     }
 
     fn install(&mut self, dev: &mut Device, plan: &Plan, _program: &Program) -> Result<(), PortError> {
@@ -266,10 +311,10 @@ impl Queues for Htb {
         let leaving = draining::places(old, new);
         for (index, after) in new.classes.iter().enumerate().take(old.classes.len()) {
             Self::set(dev, &service_class(index, after, new))?;
-            let changed = dev.tc.change_fifo(dev.index, class_id(index), leaf_handle(index), after.limit);
-            changed.map_err(|e| {
-                PortError::kernel(&dev.name, format!("change the buffer of {}", after.name), e)
-            })?;
+            Self::change_fifo(dev, bulk_parent(index, new), leaf_handle(index), after)?;
+            if new.sparse {
+                Self::change_fifo(dev, sparse_id(index), bands::sparse_handle(index), after)?;
+            }
         }
         for (index, class) in new.classes.iter().enumerate().skip(old.classes.len()) {
             Self::add(dev, index, class, new)?;
@@ -327,7 +372,10 @@ impl Queues for Htb {
             return Ok(Some("the rate of its HTB queue is another one than was set".to_owned()));
         }
         let other = plan.classes.iter().enumerate().find(|(index, class)| {
-            leaf(&queues, *index).is_none() || !as_set(&service_class(*index, class, plan))
+            let bands = band_classes(*index, plan);
+            fifos(&queues, *index).count() != bands.len().max(1)
+                || !as_set(&service_class(*index, class, plan))
+                || !bands.iter().all(as_set)
         });
         if let Some((_, class)) = other {
             return Ok(Some(format!("the HTB class of `{}` is gone, or not as it was set", class.name)));
@@ -344,16 +392,19 @@ impl Queues for Htb {
 mod tests {
     use super::*;
     use crate::resolve::resolved;
-    use vmcc_bpf::shared::port::{PORT_LEAF_BUCKET, PORT_LEAF_FACTOR, PORT_LEAF_FIRST};
+    use vmcc_bpf::shared::port::{PORT_BANDS_FIRST, PORT_LEAF_BUCKET, PORT_LEAF_FACTOR, PORT_SPARSE_FIRST};
 
     #[test]
-    fn leaf_handles_match_the_program() {
+    fn handles_match_the_programs() {
         for class in 0..8 {
-            let handle = leaf_handle(class);
-            let product = ((handle >> 16) * PORT_LEAF_FACTOR) & 0xffff;
-            assert_eq!(product, PORT_LEAF_FIRST + u32::try_from(class).unwrap());
-            assert_eq!(handle.wrapping_mul(0x61C8_8647) >> 28, PORT_LEAF_BUCKET);
-            assert_ne!(handle, ROOT_HANDLE);
+            for first in [PORT_LEAF_FIRST, PORT_BANDS_FIRST, PORT_SPARSE_FIRST] {
+                let handle = handle(first, class);
+                let product = ((handle >> 16) * PORT_LEAF_FACTOR) & 0xffff;
+                assert_eq!(product, first + u32::try_from(class).unwrap());
+                let bucket = handle.wrapping_mul(0x61C8_8647) >> 28;
+                assert_eq!(bucket == PORT_LEAF_BUCKET, first == PORT_LEAF_FIRST, "{handle:x}");
+                assert_ne!(handle, ROOT_HANDLE);
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use crate::Backend;
 use crate::plan::Plan;
 use crate::serve::device::Device;
 use crate::serve::error::PortError;
+use crate::serve::program::config::ClassIds;
 use crate::serve::program::{Program, Source};
 use crate::serve::statistics::{QueueCounters, Removed};
 
@@ -41,8 +42,8 @@ impl Queues for MarkOnly {
         Source::Root
     }
 
-    fn class_id(&self, _class: usize) -> u32 {
-        0
+    fn ids(&self, _class: usize) -> ClassIds {
+        ClassIds::default()
     }
 
     fn install(&mut self, _site: &mut Device, _plan: &Plan, _program: &Program) -> Result<(), PortError> {

@@ -6,6 +6,7 @@ mod mark_only;
 
 use super::device::Device;
 use super::error::PortError;
+use super::program::config::ClassIds;
 use super::program::{Program, RunTime, Source};
 use super::statistics::{QueueCounters, Removed};
 use crate::Backend;
@@ -23,8 +24,8 @@ pub(crate) trait Queues: Send {
     /// Source from which the tc program reads the queue lengths.
     fn source(&self) -> Source;
 
-    /// Value that the tc program writes into `skb->priority` of a class's packets; 0: unchanged.
-    fn class_id(&self, class: usize) -> u32;
+    /// Values by which it knows a class's packets.
+    fn ids(&self, class: usize) -> ClassIds;
 
     /// Slow preparation that changes nothing on the port.
     fn prepare(&mut self, _site: &Device, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
@@ -33,6 +34,11 @@ pub(crate) trait Queues: Send {
 
     /// Puts the queues on the port in place of what is there, after [`Queues::prepare`]. On an error the port is as before.
     fn install(&mut self, dev: &mut Device, plan: &Plan, program: &Program) -> Result<(), PortError>;
+
+    /// True if [`Queues::change`] goes from one plan to the other; else the queues are made anew.
+    fn can_change(&self, _old: &Plan, _new: &Plan) -> bool {
+        true
+    }
 
     /// Goes from one plan to another while packets wait. `switch` tells the tc program; it is called when the new
     /// classes exist and the old ones still do. Those that go are emptied first; the queues that are gone.

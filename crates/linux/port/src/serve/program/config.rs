@@ -18,16 +18,24 @@ const DROP_FLOOR_NS: u128 = 5_000_000;
 const NO_CLASS: u8 = PORT_NO_CLASS as u8;
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// All of it; `class_id` says what the program writes into `skb->priority` of a class's packets.
+/// Values that the program writes into `skb->priority` of a class's packets; 0: unchanged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ClassIds {
+    pub(crate) own: u32,
+    /// Of sparse flows; 0: the queues have no priority for them.
+    pub(crate) sparse: u32,
+}
+
+/// All of it; `ids` says how the queues know a class's packets.
 pub(crate) fn config(
     port: &str,
     config: &PortConfig,
     plan: &Plan,
-    class_id: impl Fn(usize) -> u32,
+    ids: impl Fn(usize) -> ClassIds,
 ) -> Result<Config, PortError> {
     let mut out = Config::new_zeroed();
     for (index, planned) in plan.classes.iter().enumerate() {
-        out.classes[index] = class(planned, plan, class_id(index));
+        out.classes[index] = class(planned, plan, ids(index));
     }
     Tables::new(port, config)?.put(&mut out);
     let trusts = |what: Trust, bit: u32| if config.trust.contains(&what) { bit } else { 0 };
@@ -49,15 +57,12 @@ pub(crate) fn config(
         rtt_least_ns,
         rtt_most_ns,
         drop_floor_bytes: u64::try_from(floor).unwrap_or(u64::MAX),
-        drop_not_ect: u32::from(
-            config.not_ect == NotEct::Drop
-                && plan.classes.iter().any(|class| !matches!(class.rule, Rule::None)),
-        ),
+        drop_not_ect: u32::from(config.not_ect == NotEct::Drop && plan.marks()),
         ..out
     })
 }
 
-fn class(class: &ClassPlan, plan: &Plan, class_id: u32) -> Class {
+fn class(class: &ClassPlan, plan: &Plan, ids: ClassIds) -> Class {
     let (rule, threshold_bytes) = match class.rule {
         Rule::None => (PORT_RULE_NONE, 0),
         Rule::Threshold(bytes) => (PORT_RULE_LENGTH, bytes),
@@ -75,8 +80,8 @@ fn class(class: &ClassPlan, plan: &Plan, class_id: u32) -> Class {
         buffer_bytes: class.buffer_bytes,
         rule,
         lambda_q16: lambda.map_or(0, |lambda| lambda.lambda_q16),
-        class_id,
-        reserved: 0,
+        class_id: ids.own,
+        sparse_id: if plan.sparse && class.rule != Rule::None { ids.sparse } else { 0 },
     }
 }
 

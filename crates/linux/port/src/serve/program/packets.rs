@@ -19,6 +19,11 @@ const GO_ON: u32 = u32::MAX;
 /// `TC_ACT_SHOT`: dropped.
 const SHOT: u32 = 2;
 
+/// A queue with priority for sparse flows.
+fn ids() -> config::ClassIds {
+    config::ClassIds { own: 0, sparse: 0xd770_0001 }
+}
+
 /// A port's program whose classes mark above 2000 bytes, and whose queues all are longer.
 fn marking(more: &str) -> Program {
     waiting(&format!("rate = '1gbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}"))
@@ -43,7 +48,7 @@ fn configured_for(frame: Frame, text: &str) -> Program {
     let config = toml::from_str(text).unwrap();
     let program = Program::load(Source::Map, frame).expect("needs root");
     let plan = resolved(text, 1500);
-    program.configure(&config::config("p0", &config, &plan, |_| 0).unwrap()).unwrap();
+    program.configure(&config::config("p0", &config, &plan, |_| ids()).unwrap()).unwrap();
     program
 }
 
@@ -752,4 +757,84 @@ fn root_port_forged_timestamps_of_a_minority_change_no_threshold() {
     let samples: u64 = state.rtt_samples.iter().sum();
     println!("{found} ns of {} samples", samples);
     assert!(found > 4_000_000 && samples > 200, "{found}");
+}
+
+/// Sets what waits in the first class's queue, and what has left it.
+fn waits(program: &Program, backlog_bytes: u64, sent_bytes: u64) {
+    shared::write(&program.queues, FIRST, &Queue { backlog_bytes, sent_bytes, ..Queue::default() }).unwrap();
+}
+
+/// Number of packets that were served first.
+fn served_first(program: &Program) -> u64 {
+    program.counters().unwrap()[0].sparse
+}
+
+/// A datagram of one of many flows.
+fn datagram_of(flow: u16, bytes: usize) -> Vec<u8> {
+    ethernet(EtherType::IPV4, &udp(4, 0, flow, true, &vec![0x5a; bytes]))
+}
+
+/// What has left a queue: more than any of its places in these tests.
+const LEFT: u64 = 1 << 30;
+/// More than a train of packets.
+const PASSED: u64 = 200_000;
+
+#[test]
+fn root_port_sparse_flow_is_served_first_until_it_waits_itself() {
+    let program = slow("");
+    waits(&program, 0, LEFT);
+    pass(&program, &datagram_of(1, 200));
+    assert_eq!(served_first(&program), 0, "nothing to be served before");
+    waits(&program, 100_000, LEFT);
+    pass(&program, &datagram_of(1, 200));
+    assert_eq!(served_first(&program), 0, "its packet before may wait still");
+    pass(&program, &datagram_of(2, 200));
+    assert_eq!(served_first(&program), 1);
+    waits(&program, 100_000, LEFT + PASSED);
+    pass(&program, &datagram_of(1, 200));
+    assert_eq!(served_first(&program), 2, "its packet before has left");
+    let off = slow("sparse = false");
+    waits(&off, 100_000, LEFT);
+    pass(&off, &datagram_of(1, 200));
+    assert_eq!(served_first(&off), 0);
+}
+
+#[test]
+fn root_port_flow_of_a_fair_share_waits() {
+    let program = slow("");
+    let begun = std::time::Instant::now();
+    // 104 kB in a second, where half of a sixteenth of the rate is 39 kB; each has left when the next one comes.
+    for sent in 0..100 {
+        waits(&program, 100_000, LEFT + sent * PASSED);
+        pass(&program, &datagram_of(1, 1000));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let (first, most) = (served_first(&program), 39_000 * (begun.elapsed().as_secs() + 1) / 1042);
+    assert!((10..=most).contains(&first), "{first} packets of at most {most}");
+}
+
+#[test]
+fn root_port_sparse_flows_stay_within_an_eighth_of_the_rate() {
+    const BYTES: usize = 200;
+    let program = slow("");
+    waits(&program, 100_000, LEFT);
+    let begun = std::time::Instant::now();
+    for flow in 1..20_000 {
+        run(&program, OUT_PROGRAM, &datagram_of(flow, BYTES));
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let bytes = served_first(&program) as f64 * (BYTES + 42) as f64;
+    // A burst is two frames, and the clock has steps of up to 10 ms.
+    let most = 10e6 / 8.0 / 8.0 * (seconds + 0.01) + 2.0 * 1514.0;
+    assert!(bytes > 2000.0 && bytes <= most, "{bytes} bytes in {seconds} s, at most {most}");
+}
+
+#[test]
+fn root_port_overload_spares_sparse_flows() {
+    let program = slow("buffer = '150kB'\noverload = 0.5");
+    waits(&program, 149_000, LEFT);
+    let flows = 1..10;
+    let lost = flows.clone().filter(|flow| run(&program, OUT_PROGRAM, &datagram_of(*flow, 100)).0 == SHOT);
+    let lost = lost.count();
+    assert_eq!((lost, served_first(&program)), (0, flows.len() as u64), "nearly every packet is lost here");
 }

@@ -4,5 +4,6 @@ mod devices;
 mod lifetime;
 mod port;
 mod shares;
+mod sparse;
 mod thresholds;
 mod tunnels;

@@ -12,6 +12,7 @@ use crate::Backend;
 use crate::plan::Plan;
 use crate::serve::device::{Device, OUR_HANDLE};
 use crate::serve::error::PortError;
+use crate::serve::program::config::ClassIds;
 use crate::serve::program::{Program, RunTime, Source};
 use crate::serve::statistics::{QueueCounters, Removed};
 use crate::serve::wait::Waited;
@@ -196,8 +197,8 @@ impl Queues for Bpf {
         Source::Map
     }
 
-    fn class_id(&self, class: usize) -> u32 {
-        config::class_id(class)
+    fn ids(&self, class: usize) -> ClassIds {
+        ClassIds { own: config::class_id(class), sparse: 0 }
     }
 
     fn prepare(&mut self, dev: &Device, plan: &Plan, program: &Program) -> Result<(), PortError> {

@@ -4,7 +4,7 @@
 //! between. So the classes that stay make room: half of the port's rate is for those that go, whatever their ceiling
 //! and priority were, and the port's cap holds all the while.
 
-use super::{Htb, class_id, leaf, service_class, turn_factor};
+use super::{Htb, class_id, counters, service_class, turn_factor};
 use crate::plan::{NO_RIGHT, Plan};
 use crate::serve::device::Device;
 use crate::serve::error::PortError;
@@ -79,8 +79,7 @@ impl Htb {
         let (mut least, mut since, mut empty_looks) = (u64::MAX, begin, 0);
         loop {
             let queues = Self::leaves(dev)?;
-            let waits = |place: usize| leaf(&queues, place).map_or(0, |q| q.counters.backlog_pkt);
-            let waiting: u64 = places.clone().map(waits).sum();
+            let waiting: u64 = places.clone().map(|place| counters(&queues, place).backlog_pkt).sum();
             empty_looks = if waiting == 0 { empty_looks + 1 } else { 0 };
             if waiting < least {
                 (least, since) = (waiting, Instant::now());
