@@ -2,8 +2,9 @@
 /*
  * Filter at the root of a port's HTB queue, for packets whose skb->priority is none of its classes.
  *
- * A sparse flow's packet has the priority of its band, which is a class of the queue below its
- * class (port_shared.h).  HTB finds the band there by itself, and here the class that has it.
+ * That is so of packets whose band was chosen (port_sparse.h): their priority is a class of the
+ * queue below their class (port_shared.h).  HTB finds the band there by itself, and here the class
+ * that has it.  Under the lock of the queue this knows the place that a packet of the bulk gets.
  */
 #include "kernel_types.h"
 #include "skb.h"
@@ -11,8 +12,34 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
+#include "port_flow_map.h"
+
 /* Return value for the class that the filter was given. */
 #define FALLBACK_CLASS (-1)
+
+static __always_inline void keep_end(u32 key, u32 end)
+{
+	struct flow *f = flow_at(key);
+
+	if (f)
+		f->bulk_end = end;
+}
+
+/* Keeps where the packet ends among the bytes that ever joined the bulk. */
+static __always_inline void keep_place(const struct __sk_buff *skb)
+{
+	struct Qdisc *queue =
+		(void *)((u64)skb->cb[NOTE_QUEUE_HIGH] << 32 | skb->cb[NOTE_QUEUE_LOW]);
+	void *sent = (void *)queue + bpf_core_field_offset(struct Qdisc, bstats);
+	u32 keys = skb->cb[NOTE_KEYS], end;
+	u64 left = 0;
+
+	if (bpf_probe_read_kernel(&left, sizeof(left), sent))
+		return;
+	end = left + BPF_CORE_READ(queue, qstats.backlog) + skb->wire_len;
+	keep_end(keys & ((1 << NOTE_KEY_SHIFT) - 1), end);
+	keep_end(keys >> NOTE_KEY_SHIFT, end);
+}
 
 SEC("tc")
 int vmcc_port_band(struct __sk_buff *skb)
@@ -22,5 +49,7 @@ int vmcc_port_band(struct __sk_buff *skb)
 
 	if (class >= PORT_CLASSES)
 		return FALLBACK_CLASS;
+	if ((skb->priority & 0xffff) == PORT_BAND_BULK)
+		keep_place(skb);
 	return PORT_ROOT_MAJOR << 16 | (PORT_ROOT_FIRST + class);
 }

@@ -180,10 +180,9 @@ int vmcc_port_out(struct __sk_buff *skb)
 	if (drop_packet(count, packets,
 			judge(skb, cfg, state, tunnel ? &inner : &p, class, &queue, threshold)))
 		return TC_ACT_SHOT;
-	if (queue.sparse) {
-		skb->priority = c->sparse_id;
-		count->sparse += packets;
-	}
+	if (queue.band != BAND_BULK)
+		skb->priority = queue.band == BAND_SPARSE ? c->sparse_id : c->placed_id;
+	count->sparse += queue.band == BAND_SPARSE ? packets : 0;
 	passed(cfg, class, skb->wire_len);
 	if (cfg->phantom_q16)
 		virtual_join(class, skb->wire_len, queue.rate, threshold);

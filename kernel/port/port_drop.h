@@ -34,7 +34,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 		}
 		verdict = flow_drops(skb, cfg, p, queue, threshold);
 	}
-	if (verdict || !above || !queue->overloaded || !p->version || queue->sparse)
+	if (verdict || !above || !queue->overloaded || !p->version || queue->band == BAND_SPARSE)
 		return verdict;
 	return bpf_get_prandom_u32() < overload_q32(queue->own, c->overload_bytes, c->buffer_bytes)
 		       ? DROP_OVERLOAD

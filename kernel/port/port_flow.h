@@ -30,9 +30,8 @@
 #define VMCC_PORT_FLOW_H
 
 #include "flow_rate.h"
+#include "port_flow_map.h"
 
-#define FLOW_ROWS	 2
-#define FLOW_BUCKETS	 2048 /* of a row; a power of two */
 #define FLOW_SPACING_TCP 8
 #define FLOW_TRIPS_TCP	 3 /* round trips after which the spacing is over for TCP */
 #define FLOW_SPACING	 128
@@ -59,23 +58,6 @@
  * last one: one large flow among many does not make all others small. */
 #define FLOW_FEW	 4
 #define FLOW_MEAN_MARGIN 2
-
-/* One bucket of the sketch. */
-struct flow {
-	u32 window;
-	u32 blocks; /* in this window */
-	u32 before; /* in the one before */
-	u32 spared; /* blocks that pass before the next drop */
-	u32 dropped_at;
-	u32 bulk_end; /* its last packet's place among all that joined the bulk (port_sparse.h) */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PORT_CLASSES *FLOW_ROWS *FLOW_BUCKETS);
-	__type(key, u32);
-	__type(value, struct flow);
-} port_flow_rates SEC(".maps");
 
 /* Flows of one class together. */
 struct class_flows {
@@ -179,13 +161,12 @@ static __always_inline struct class_flows *flows_of(u32 class)
 }
 
 /* The other row has other bits of the hash. */
-static __always_inline struct flow *flow_at(const struct arrival *a, u32 row)
+static __always_inline u32 flow_key(const struct arrival *a, u32 row)
 {
 	u32 bucket = row ? a->hash >> 16 : a->hash;
-	u32 key = ((a->class & (PORT_CLASSES - 1)) * FLOW_ROWS + row) * FLOW_BUCKETS +
-		  (bucket & (FLOW_BUCKETS - 1));
 
-	return bpf_map_lookup_elem(&port_flow_rates, &key);
+	return ((a->class & (PORT_CLASSES - 1)) * FLOW_ROWS + row) * FLOW_BUCKETS +
+	       (bucket & (FLOW_BUCKETS - 1));
 }
 
 /* Enters a packet; a flow that was idle restarts, with a few packets that pass. */
@@ -458,7 +439,7 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	u32 frame_blocks = flow_blocks(cfg->floor_bytes);
 	struct arrival a = arrival_of(skb, p, queue->class);
 	struct class_flows *c = flows_of(a.class);
-	struct flow *first = flow_at(&a, 0), *second = flow_at(&a, 1);
+	struct flow *first = flow_at(flow_key(&a, 0)), *second = flow_at(flow_key(&a, 1));
 	int verdict = DROP_NOTHING, is_first;
 
 	if (!c || !first || !second)
@@ -474,7 +455,7 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	if (cfg->drop_not_ect)
 		verdict = flow_verdict(skb, cfg, p, queue, threshold, &a, c, first, second, recent);
 	if (verdict == DROP_NOTHING && class_of(cfg, queue->class)->sparse_id)
-		choose_band(cfg, c, first, second, recent, now, skb->wire_len, queue);
+		choose_band(skb, cfg, c, &a, first, second, recent, now, queue);
 	return verdict;
 }
 

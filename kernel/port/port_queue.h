@@ -20,6 +20,13 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 /* Queues that one bucket of dev->qdisc_hash may hold besides ours. */
 #define FOREIGN_QUEUES 4
 
+/* The band of its class that a packet joins. */
+enum band {
+	BAND_BULK = 0,
+	BAND_PLACED, /* the bulk, and the filter at the root queue keeps its place there */
+	BAND_SPARSE,
+};
+
 /* The queues that a packet of class `own` meets. */
 struct lengths {
 	u64 own;      /* its class's real queue */
@@ -29,7 +36,7 @@ struct lengths {
 	u8 busy;      /* bit i: class i has something queued */
 	u8 class;     /* of the packet */
 	u8 overloaded;
-	u8 sparse;   /* the packet is a sparse flow's, which are served first */
+	u8 band;     /* enum band */
 	u32 trip;    /* round trip in ticks (port_flow.h) */
 	u64 address; /* of the queueing discipline that counts what leaves its queue; 0: unknown */
 };

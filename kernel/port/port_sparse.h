@@ -22,7 +22,7 @@
 #define SPARSE_FRAMES	 2 /* in a burst, at least */
 /* What other CPUs may put into the bulk between this program's look at it and the packet's place
  * there: a train of packets. */
-#define SPARSE_MARGIN_BLOCKS 1024u
+#define SPARSE_MARGIN_BYTES 65536u
 
 /* True if a flow sends little compared with the others; `share` blocks are a sixteenth of the rate.
  */
@@ -33,13 +33,13 @@ static __always_inline int is_sparse(const struct class_flows *c, u64 recent, u6
 	return recent < mark_min(bound, share) / SPARSE_PART;
 }
 
-/* True if one of the flow's packets may be among the `queued` blocks of the bulk, of which `left`
- * is the first.  Other ends are of the past, and zero of none. */
+/* True if one of the flow's packets may be among the `queued` bytes of the bulk behind the `left`
+ * ones.  Any other end is of the past: 32 bits of it are kept. */
 static __always_inline int waits_in_bulk(const struct flow *f, u32 left, u64 queued)
 {
-	u32 ahead = f->bulk_end + SPARSE_MARGIN_BLOCKS - left;
+	u32 ahead = f->bulk_end - left;
 
-	return f->bulk_end && ahead <= queued + 2 * SPARSE_MARGIN_BLOCKS;
+	return ahead && ahead <= queued + 2 * SPARSE_MARGIN_BYTES;
 }
 
 /* Takes a packet's part of the band's rate; false if that is used up. */
@@ -54,26 +54,35 @@ static __always_inline int take_band(struct class_flows *c, u64 now, u64 rate, u
 	return at <= now && __sync_val_compare_and_swap(&c->sparse_free_at, was, at) == was;
 }
 
-/* Chooses the band of a packet that is not dropped, and keeps the place of one in the bulk. */
-static __always_inline void choose_band(const struct port_config *cfg, struct class_flows *c,
+/* Chooses the band of a packet that is not dropped, and keeps its flow's place in the bulk: at
+ * first with a margin.  Of a flow that may be sparse soon the filter at the root queue knows the
+ * place itself (band.bpf.c), so that its next packet may pass as soon as this one has left. */
+static __always_inline void choose_band(struct __sk_buff *skb, const struct port_config *cfg,
+					struct class_flows *c, const struct arrival *a,
 					struct flow *first, struct flow *second, u64 recent,
-					u64 now, u64 bytes, struct lengths *queue)
+					u64 now, struct lengths *queue)
 {
 	u64 left = bytes_left(queue), rate;
-	u32 at = left >> FLOW_BLOCK_SHIFT;
 
-	if (queue->own > cfg->floor_bytes && is_sparse(c, recent, min_part(cfg->rate)) &&
-	    (!waits_in_bulk(first, at, flow_blocks(queue->own)) ||
-	     !waits_in_bulk(second, at, flow_blocks(queue->own)))) {
+	if (queue->own > cfg->floor_bytes && is_sparse(c, recent, min_part(cfg->rate))) {
 		rate = queue->rate ?: class_rate(cfg, queue->class, queue->busy);
-		if (is_sparse(c, recent, min_part(rate)) &&
-		    take_band(c, now, rate, bytes, cfg->floor_bytes)) {
-			__sync_fetch_and_add(&c->sparse_bytes, bytes);
-			queue->sparse = 1;
+		queue->band = is_sparse(c, recent, min_part(rate)) ? BAND_PLACED : BAND_BULK;
+		if (queue->band == BAND_PLACED &&
+		    (!waits_in_bulk(first, left, queue->own) ||
+		     !waits_in_bulk(second, left, queue->own)) &&
+		    take_band(c, now, rate, skb->wire_len, cfg->floor_bytes)) {
+			__sync_fetch_and_add(&c->sparse_bytes, skb->wire_len);
+			queue->band = BAND_SPARSE;
 			return;
 		}
 	}
-	first->bulk_end = second->bulk_end = flow_blocks(left + queue->own + bytes);
+	first->bulk_end = left + queue->own + skb->wire_len + SPARSE_MARGIN_BYTES;
+	second->bulk_end = first->bulk_end;
+	if (queue->band != BAND_PLACED)
+		return;
+	skb->cb[NOTE_KEYS] = flow_key(a, 1) << NOTE_KEY_SHIFT | flow_key(a, 0);
+	skb->cb[NOTE_QUEUE_HIGH] = queue->address >> 32;
+	skb->cb[NOTE_QUEUE_LOW] = queue->address;
 }
 
 #endif /* VMCC_PORT_SPARSE_H */

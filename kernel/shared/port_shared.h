@@ -49,6 +49,9 @@ enum port_rule {
  */
 #define PORT_BANDS_FIRST  0x6010 /* product of class 0 */
 #define PORT_SPARSE_FIRST 0x7010 /* product of class 0 */
+/* Minors of the bands. */
+#define PORT_BAND_SPARSE 1
+#define PORT_BAND_BULK	 2
 /* Handle of the root queue, and minor of class 0 there. */
 #define PORT_ROOT_MAJOR 0xc0de
 #define PORT_ROOT_FIRST 0x10
@@ -73,6 +76,8 @@ struct port_class {
 	uint32_t lambda_q16;
 	uint32_t class_id;  /* skb->priority of its packets; 0: left alone */
 	uint32_t sparse_id; /* that of its sparse flows' packets; 0: they have no priority */
+	uint32_t placed_id; /* that of its bulk's packets whose place the filter keeps */
+	uint32_t reserved;
 };
 
 /* Packets by their ECN field. */

@@ -42,6 +42,8 @@ shared_constants! {
         PORT_LEAF_BUCKET = 5,
         PORT_BANDS_FIRST = 0x6010,
         PORT_SPARSE_FIRST = 0x7010,
+        PORT_BAND_SPARSE = 1,
+        PORT_BAND_BULK = 2,
         PORT_ROOT_MAJOR = 0xc0de,
         PORT_ROOT_FIRST = 0x10,
     }
@@ -71,6 +73,8 @@ shared_structs! {
         lambda_q16: u32,
         class_id: u32,
         sparse_id: u32,
+        placed_id: u32,
+        reserved: u32,
     }
 
     /// Filter that chooses a class by addresses and ports.

@@ -34,6 +34,8 @@ const PRIORITY: u32 = 0xc0da;
 const HANDLE: u32 = 1;
 const OUT_PROGRAM: &str = "vmcc_port_out";
 const IN_PROGRAM: &str = "vmcc_port_in";
+/// Map of the flows of a port's classes.
+pub(crate) const FLOWS_MAP: &str = "port_flow_rates";
 const LOG_LINES: usize = 12;
 
 /// Source from which the tc program reads the length of a class's queue.
@@ -57,6 +59,8 @@ pub(crate) struct Program {
     cgroups: MapHandle,
     /// `struct port_queue` per class, for a queueing discipline that publishes its state.
     pub(crate) queues: MapHandle,
+    /// The flows of its classes; `None` in programs of early builds.
+    pub(crate) flows: Option<MapHandle>,
     /// The port's record, if the program carries one.
     pub(crate) note: Option<RecordMap>,
     /// Before it is attached: what was loaded.
@@ -111,12 +115,14 @@ impl Program {
             at.map(|at| handles.swap_remove(at).1)
                 .ok_or_else(|| ControlError::kernel("open the maps of a port", format!("there is no {name}")))
         };
+        let flows = take(FLOWS_MAP).ok();
         Ok(Self {
             configs: take("port_configs")?,
             state: take("port_states")?,
             counts: take("port_counts")?,
             cgroups: take("port_cgroups")?,
             queues: take("port_queues")?,
+            flows,
             note,
             object,
         })

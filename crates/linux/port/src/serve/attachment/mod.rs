@@ -203,7 +203,7 @@ impl Attachment {
         let program = &self.program;
         let mut switch = || program.configure(&bytes);
         let changed = if queues.can_change(&self.plan, &plan) {
-            queues.change(dev, &self.plan, &plan, &mut switch)
+            queues.change(dev, program, &self.plan, &plan, &mut switch)
         } else {
             replace(dev, queues, [&self.plan, &plan], program, &mut switch)
         };

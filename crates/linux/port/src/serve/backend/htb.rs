@@ -33,7 +33,7 @@ use crate::serve::program::config::ClassIds;
 use crate::serve::program::{Program, Source};
 use crate::serve::statistics::{QueueCounters, Removed};
 use crate::serve::wait::{self, Waited};
-use bands::{band_classes, bulk_parent, sparse_id};
+use bands::{band_classes, bulk_id, bulk_parent, sparse_id};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -133,7 +133,7 @@ fn open_class(index: usize, class: &ClassPlan, plan: &Plan) -> HtbClass {
 }
 
 impl Htb {
-    fn build(dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
+    fn build(dev: &mut Device, plan: &Plan, program: &Program) -> Result<(), PortError> {
         let made = dev.tc.add_htb(dev.index, ROOT_HANDLE, FIRST_CLASS & 0xffff);
         made.map_err(|e| match os_code(&e) {
             Some(nix::libc::ENOENT) => PortError::Feature {
@@ -153,17 +153,17 @@ impl Htb {
         for (index, class) in plan.classes.iter().enumerate() {
             Self::set(dev, &service_class(index, class, plan))?;
         }
-        Self::fall_back(dev, plan)?;
+        Self::fall_back(dev, plan, program)?;
         Self::set(dev, &port_class(plan.rate(), plan))
     }
 
     /// Packets that the port's program has not seen, because somebody's filter let them pass before it, go to the last
     /// class too; those of sparse flows to the class that has their band.
-    fn fall_back(dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
+    fn fall_back(dev: &mut Device, plan: &Plan, program: &Program) -> Result<(), PortError> {
         let last = class_id(plan.classes.len().saturating_sub(1));
-        let filter = plan.sparse.then(bands::load_filter).transpose()?;
-        let program = filter.as_ref().and_then(|object| object.progs().next());
-        let set = dev.tc.set_htb_fallback(dev.index, ROOT_HANDLE, last, program.as_ref().map(AsFd::as_fd));
+        let filter = plan.sparse.then(|| bands::load_filter(program)).transpose()?;
+        let chosen = filter.as_ref().and_then(|object| object.progs().next());
+        let set = dev.tc.set_htb_fallback(dev.index, ROOT_HANDLE, last, chosen.as_ref().map(AsFd::as_fd));
         set.map_err(|e| PortError::kernel(&dev.name, "send what has no class to the last one", e))
     }
 
@@ -284,15 +284,15 @@ impl Queues for Htb {
     }
 
     fn ids(&self, class: usize) -> ClassIds {
-        ClassIds { own: class_id(class), sparse: sparse_id(class) }
+        ClassIds { own: class_id(class), sparse: sparse_id(class), placed: bulk_id(class) }
     }
 
     fn can_change(&self, old: &Plan, new: &Plan) -> bool {
         old.sparse == new.sparse
     }
 
-    fn install(&mut self, dev: &mut Device, plan: &Plan, _program: &Program) -> Result<(), PortError> {
-        let built = Self::build(dev, plan);
+    fn install(&mut self, dev: &mut Device, plan: &Plan, program: &Program) -> Result<(), PortError> {
+        let built = Self::build(dev, plan, program);
         if built.is_err() {
             // The first error tells more than one about undoing it.
             let _ = dev.restore();
@@ -303,6 +303,7 @@ impl Queues for Htb {
     fn change(
         &mut self,
         dev: &mut Device,
+        program: &Program,
         old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
@@ -320,7 +321,7 @@ impl Queues for Htb {
             Self::add(dev, index, class, new)?;
         }
         Self::set(dev, &port_class(new.rate(), new))?;
-        Self::fall_back(dev, new)?;
+        Self::fall_back(dev, new, program)?;
         if leaving.is_empty() {
             return switch().map(|()| Vec::new());
         }

@@ -53,6 +53,7 @@ impl Queues for MarkOnly {
     fn change(
         &mut self,
         _site: &mut Device,
+        _program: &Program,
         _old: &Plan,
         _new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,

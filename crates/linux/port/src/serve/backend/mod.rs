@@ -45,6 +45,7 @@ pub(crate) trait Queues: Send {
     fn change(
         &mut self,
         dev: &mut Device,
+        program: &Program,
         old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,

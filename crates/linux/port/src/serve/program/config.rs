@@ -24,6 +24,8 @@ pub(crate) struct ClassIds {
     pub(crate) own: u32,
     /// Of sparse flows; 0: the queues have no priority for them.
     pub(crate) sparse: u32,
+    /// Of others whose place the queues' filter keeps.
+    pub(crate) placed: u32,
 }
 
 /// All of it; `ids` says how the queues know a class's packets.
@@ -82,6 +84,8 @@ fn class(class: &ClassPlan, plan: &Plan, ids: ClassIds) -> Class {
         lambda_q16: lambda.map_or(0, |lambda| lambda.lambda_q16),
         class_id: ids.own,
         sparse_id: if plan.sparse && class.rule != Rule::None { ids.sparse } else { 0 },
+        placed_id: ids.placed,
+        reserved: 0,
     }
 }
 

@@ -21,7 +21,7 @@ const SHOT: u32 = 2;
 
 /// A queue with priority for sparse flows.
 fn ids() -> config::ClassIds {
-    config::ClassIds { own: 0, sparse: 0xd770_0001 }
+    config::ClassIds { own: 0, sparse: 0xd770_0001, placed: 0xd770_0002 }
 }
 
 /// A port's program whose classes mark above 2000 bytes, and whose queues all are longer.

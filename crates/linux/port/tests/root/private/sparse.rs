@@ -6,6 +6,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,45 +62,60 @@ fn connection(pair: &Pair) -> TcpStream {
     stream
 }
 
-/// Times that requests of 100 bytes wait for their answers, sorted.
-fn request_times(stream: &mut TcpStream, count: usize) -> Vec<Duration> {
-    let mut times: Vec<Duration> = (0..count)
+/// Median time that a request of 100 bytes waits for its answer. After `waits_first` bytes with an answer.
+fn request_time(stream: &mut TcpStream, waits_first: usize) -> Duration {
+    let mut answer = vec![0; waits_first];
+    stream.write_all(&answer).and_then(|()| stream.read_exact(&mut answer)).expect("an answer");
+    let mut times: Vec<Duration> = (0..100)
         .map(|_| {
-            thread::sleep(Duration::from_millis(20));
             let begun = Instant::now();
             let mut answer = [0; 100];
             stream.write_all(&answer).and_then(|()| stream.read_exact(&mut answer)).expect("an answer");
-            begun.elapsed()
+            let time = begun.elapsed();
+            thread::sleep(Duration::from_millis(20).saturating_sub(time));
+            time
         })
         .collect();
     times.sort_unstable();
-    times
+    times[times.len() / 2]
+}
+
+/// Request times beside a queue, with priority and without in the same seconds.
+fn request_times(waits_first: usize) -> [Duration; 2] {
+    let measure = move |settings: &str| {
+        let pair = Pair::new();
+        let port = attach(&pair, settings);
+        let mut stream = connection(&pair);
+        let time = beside_a_queue(&pair, &port, || request_time(&mut stream, waits_first));
+        println!("{settings:?}: {time:?} {:?}", port.detach().unwrap());
+        time
+    };
+    thread::scope(|scope| {
+        ["", WITHOUT]
+            .map(|settings| scope.spawn(move || measure(settings)))
+            .map(|running| running.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+    })
 }
 
 #[test]
 fn root_port_request_passes_a_standing_queue() {
-    let [with, without] = thread::scope(|scope| {
-        ["", WITHOUT]
-            .map(|settings| {
-                scope.spawn(move || {
-                    let pair = Pair::new();
-                    let port = attach(&pair, settings);
-                    let mut stream = connection(&pair);
-                    let times = beside_a_queue(&pair, &port, || request_times(&mut stream, 100));
-                    println!("{settings:?}: {:?} {:?}", times[times.len() / 2], port.detach().unwrap());
-                    times
-                })
-            })
-            .map(|running| running.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
-    });
-    let [with, without] = [with, without].map(|times| times[times.len() / 2]);
+    let [with, without] = request_times(0);
+    assert!(with * 4 < without, "median {with:?}, without priority {without:?}");
+}
+
+/// A request follows its answer at once, and so the packets before have just left the queue.
+#[test]
+fn root_port_flow_that_waited_passes_the_queue_once_its_packets_have_left() {
+    let [with, without] = request_times(20_000);
     assert!(with * 4 < without, "median {with:?}, without priority {without:?}");
 }
 
 /// Datagrams of one flow with numbers, in bursts that wait and singly: how many passed one of a higher number.
 fn overtaken(pair: &Pair) -> (usize, usize) {
     // One CPU receives: on several the order would be lost behind the port.
-    pair.b.run("sh -c 'echo 1 > /sys/class/net/p0/queues/rx-0/rps_cpus'");
+    let one_cpu = "echo 1 > /sys/class/net/p0/queues/rx-0/rps_cpus";
+    let set = Command::new("ip").args(["netns", "exec", &pair.b.0, "sh", "-c", one_cpu]).status();
+    assert!(set.expect("ip").success(), "{one_cpu}");
     let [inbox, outbox] =
         [(&pair.b, "10.78.0.2", DATAGRAMS), (&pair.a, "10.78.0.1", 0)].map(|(namespace, address, port)| {
             namespace.within(|| UdpSocket::bind((address, port)).expect("a socket"))
@@ -123,11 +139,12 @@ fn overtaken(pair: &Pair) -> (usize, usize) {
             datagram[..4].copy_from_slice(&number.to_be_bytes());
             let _ = outbox.send_to(&datagram, ("10.78.0.2", DATAGRAMS));
         };
-        for _ in 0..6 {
-            (0..30).for_each(|_| send(1000));
-            for _ in 0..200 {
+        // 26 kB in a second, where half of a sixteenth of the rate is 78 kB; 5 kB of a burst are within the band's rate.
+        for _ in 0..8 {
+            (0..12).for_each(|_| send(1000));
+            for _ in 0..100 {
                 send(100);
-                thread::sleep(Duration::from_millis(4));
+                thread::sleep(Duration::from_millis(10));
             }
         }
         thread::sleep(Duration::from_secs(1));
@@ -150,6 +167,7 @@ fn root_port_flow_that_becomes_sparse_keeps_its_order() {
     let class = class(&port);
     println!("{late} of {all}, {class:?}");
     assert!(class.sparse > 200, "it was not sparse: {class:?}");
+    assert!(class.sparse < all as u64 - 40, "its bursts did not wait: {class:?}");
     assert_eq!(late, 0, "of {all} datagrams passed by others of their flow");
 }
 
@@ -223,7 +241,10 @@ fn root_port_flood_of_sparse_flows_takes_no_more_than_without_priority() {
 fn root_port_priority_is_switched_under_traffic_without_a_loss() {
     const SENT: usize = 4_000;
     let pair = Pair::new();
-    let mut port = attach(&pair, "");
+    // The rule for flows without ECN drops nothing below it.
+    let settings = |settings: &str| format!("{PORT}{settings}").replace("10kB", "500kB");
+    let mut port =
+        Port::attach_in(&pair.netns(), "p0", &config(&settings(""))).unwrap_or_else(|e| panic!("{e}"));
     let inner = |pair: &Pair| pair.queues().matches("qdisc htb").count();
     assert_eq!(inner(&pair), 2);
     let inbox = pair.b.within(|| UdpSocket::bind(("10.78.0.2", DATAGRAMS)).expect("a socket"));
@@ -241,15 +262,16 @@ fn root_port_priority_is_switched_under_traffic_without_a_loss() {
             let mut datagram = [0; 600];
             (0..SENT).take_while(|_| inbox.recv(&mut datagram).is_ok()).count()
         });
-        for (settings, queues) in [(WITHOUT, 1), ("", 2), (WITHOUT, 1)] {
-            port.reconfigure(&config(&format!("{PORT}{settings}"))).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(inner(&pair), queues, "{settings:?}");
-            assert_eq!(port.stats().unwrap().differences, Vec::<String>::new(), "{settings:?}");
+        for (other, queues) in [(WITHOUT, 1), ("", 2), (WITHOUT, 1)] {
+            port.reconfigure(&config(&settings(other))).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(inner(&pair), queues, "{other:?}");
+            assert_eq!(port.stats().unwrap().differences, Vec::<String>::new(), "{other:?}");
         }
         arrived.join().expect("a count")
     });
+    println!("{arrived} {:?}", class(&port));
     assert_eq!(arrived, SENT);
-    assert_eq!(class(&port).packets as usize, SENT, "counters go on");
+    assert!(class(&port).packets as usize >= SENT, "counters go on");
 }
 
 #[test]

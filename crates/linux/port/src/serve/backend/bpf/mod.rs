@@ -198,7 +198,7 @@ impl Queues for Bpf {
     }
 
     fn ids(&self, class: usize) -> ClassIds {
-        ClassIds { own: config::class_id(class), sparse: 0 }
+        ClassIds { own: config::class_id(class), ..ClassIds::default() }
     }
 
     fn prepare(&mut self, dev: &Device, plan: &Plan, program: &Program) -> Result<(), PortError> {
@@ -224,6 +224,7 @@ impl Queues for Bpf {
     fn change(
         &mut self,
         dev: &mut Device,
+        _program: &Program,
         _old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,

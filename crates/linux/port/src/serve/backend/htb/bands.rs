@@ -4,14 +4,15 @@ use super::{Htb, UNCAPPED, burst, class_id, handle};
 use crate::plan::{ClassPlan, Plan};
 use crate::serve::device::Device;
 use crate::serve::error::PortError;
+use crate::serve::program::{FLOWS_MAP, Program};
 use libbpf_rs::{Object, ObjectBuilder};
+use std::os::fd::AsFd;
 use vmcc_bpf::objects::{BAND, Log};
-use vmcc_bpf::shared::port::{PORT_BANDS_FIRST, PORT_SPARSE_FIRST};
+use vmcc_bpf::shared::port::{
+    PORT_BAND_BULK as BULK, PORT_BAND_SPARSE as SPARSE, PORT_BANDS_FIRST, PORT_SPARSE_FIRST,
+};
 use vmcc_netlink::HtbClass;
 
-/// Minors of the bands, in their order.
-const SPARSE: u32 = 1;
-const BULK: u32 = 2;
 const LOG_LINES: usize = 12;
 
 /// The queue that has a class's bands.
@@ -29,9 +30,14 @@ pub(super) fn sparse_id(class: usize) -> u32 {
     bands_handle(class) | SPARSE
 }
 
+/// The band of a class's other flows.
+pub(super) fn bulk_id(class: usize) -> u32 {
+    bands_handle(class) | BULK
+}
+
 /// Parent of the FIFO that the tc program reads.
 pub(super) fn bulk_parent(class: usize, plan: &Plan) -> u32 {
-    if plan.sparse { bands_handle(class) | BULK } else { class_id(class) }
+    if plan.sparse { bulk_id(class) } else { class_id(class) }
 }
 
 /// The bands of a class, if it has some.
@@ -66,10 +72,19 @@ impl Htb {
     }
 }
 
-/// Loads the filter that finds the class of a band (`kernel/port/band.bpf.c`).
-pub(super) fn load_filter() -> Result<Object, PortError> {
+/// Loads the filter that finds the class of a band, and keeps the places of packets in the bulk
+/// (`kernel/port/band.bpf.c`).
+pub(super) fn load_filter(port: &Program) -> Result<Object, PortError> {
     let log = Log::start();
-    let loaded = (|| ObjectBuilder::default().name("vmcc_band")?.open_memory(BAND)?.load())();
+    let loaded = (|| {
+        let mut open = ObjectBuilder::default().name("vmcc_band")?.open_memory(BAND)?;
+        for mut map in open.maps_mut() {
+            if let Some(flows) = port.flows.as_ref().filter(|_| map.name() == FLOWS_MAP) {
+                map.reuse_fd(flows.as_fd())?;
+            }
+        }
+        open.load()
+    })();
     loaded.map_err(|e| PortError::Refused { cause: e.to_string(), log: log.tail(LOG_LINES) })
 }
 

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The flows of a port's classes, in a count-min sketch per class (port_flow.h). */
+#ifndef VMCC_PORT_FLOW_MAP_H
+#define VMCC_PORT_FLOW_MAP_H
+
+#define FLOW_ROWS    2
+#define FLOW_BUCKETS 2048 /* of a row; a power of two */
+
+/* One bucket of the sketch. */
+struct flow {
+	u32 window;
+	u32 blocks; /* in this window */
+	u32 before; /* in the one before */
+	u32 spared; /* blocks that pass before the next drop */
+	u32 dropped_at;
+	u32 bulk_end; /* of its last packet among all bytes that joined the bulk (port_sparse.h) */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_CLASSES *FLOW_ROWS *FLOW_BUCKETS);
+	__type(key, u32);
+	__type(value, struct flow);
+} port_flow_rates SEC(".maps");
+
+static __always_inline struct flow *flow_at(u32 key)
+{
+	return bpf_map_lookup_elem(&port_flow_rates, &key);
+}
+
+/* Where the program at the egress hook leaves what the filter at the root queue needs: the keys of
+ * a flow's buckets in one word, and the address of the bulk's queue in two. */
+enum flow_note {
+	NOTE_KEYS = 0,
+	NOTE_QUEUE_HIGH = 1,
+	NOTE_QUEUE_LOW = 2,
+};
+
+#define NOTE_KEY_SHIFT 16
+
+_Static_assert(PORT_CLASSES *FLOW_ROWS *FLOW_BUCKETS <= 1 << NOTE_KEY_SHIFT, "a key fits its half");
+
+#endif /* VMCC_PORT_FLOW_MAP_H */
