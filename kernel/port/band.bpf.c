@@ -17,28 +17,19 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 /* Return value for the class that the filter was given. */
 #define FALLBACK_CLASS (-1)
 
-static __always_inline void keep_end(u32 key, u32 end)
-{
-	struct flow *f = flow_at(key);
-
-	if (f)
-		f->bulk_end = end;
-}
-
 /* Keeps where the packet ends among the bytes that ever joined the bulk. */
 static __always_inline void keep_place(const struct __sk_buff *skb)
 {
 	struct Qdisc *queue =
 		(void *)((u64)skb->cb[NOTE_QUEUE_HIGH] << 32 | skb->cb[NOTE_QUEUE_LOW]);
 	void *sent = (void *)queue + bpf_core_field_offset(struct Qdisc, bstats);
-	u32 keys = skb->cb[NOTE_KEYS], end;
 	u64 left = 0;
+	u32 end;
 
 	if (bpf_probe_read_kernel(&left, sizeof(left), sent))
 		return;
 	end = left + BPF_CORE_READ(queue, qstats.backlog) + skb->wire_len;
-	keep_end(keys & ((1 << NOTE_KEY_SHIFT) - 1), end);
-	keep_end(keys >> NOTE_KEY_SHIFT, end);
+	flow_keep_end(skb->cb[NOTE_KEYS], end);
 }
 
 SEC("tc")

@@ -29,7 +29,7 @@ static __always_inline struct flow *flow_at(u32 key)
 }
 
 /* Where the program at the egress hook leaves what the filter at the root queue needs: the keys of
- * a flow's buckets in one word, and the address of the bulk's queue in two. */
+ * a flow's buckets in the first word, and the address of the bulk's queue in two. */
 enum flow_note {
 	NOTE_KEYS = 0,
 	NOTE_QUEUE_HIGH = 1,
@@ -39,5 +39,17 @@ enum flow_note {
 #define NOTE_KEY_SHIFT 16
 
 _Static_assert(PORT_CLASSES *FLOW_ROWS *FLOW_BUCKETS <= 1 << NOTE_KEY_SHIFT, "a key fits its half");
+
+/* Keeps where a packet of a flow ends among the bytes that ever joined the bulk. */
+static __always_inline void flow_keep_end(u32 keys, u32 end)
+{
+	struct flow *first = flow_at(keys & ((1 << NOTE_KEY_SHIFT) - 1));
+	struct flow *second = flow_at(keys >> NOTE_KEY_SHIFT);
+
+	if (first)
+		first->bulk_end = end;
+	if (second)
+		second->bulk_end = end;
+}
 
 #endif /* VMCC_PORT_FLOW_MAP_H */

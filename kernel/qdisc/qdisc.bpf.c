@@ -2,6 +2,7 @@
 /*
  * Queueing discipline of a virtual switch's port: up to eight service queues, deficit round robin
  * or strict priority, tail drop per queue, a token bucket for the port and one per queue (ceiling).
+ * A queue has two bands; the one of sparse flows is served first.
  *
  * A qdisc in BPF cannot set CE.  The tc program at the port's egress hook (port.bpf.c) classifies
  * by skb->priority, reads from the map `port_queues` what is published here, and marks before the
@@ -13,6 +14,7 @@
 #include "port_shared.h"
 #include "qdisc_shared.h"
 #include "marking.h"
+#include "port_flow_map.h"
 #include "qdisc_kernel.h"
 #include "qdisc_maps.h"
 #include "qdisc_bucket.h"
@@ -22,22 +24,36 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* --- enqueue --------------------------------------------------------------------------------- */
 
-/* The class that the marking program chose; what it did not see goes to the last. */
-static __always_inline u32 class_of(u32 priority, u32 classes)
-{
-	u32 minor = priority & 0xffff;
+/* What the marking program chose for a packet. */
+struct choice {
+	u32 class;
+	u32 band;
+	u32 placed;
+};
 
-	if (priority >> 16 != QDISC_MAJOR || minor == 0 || minor > classes)
-		minor = classes;
-	return (minor - 1) & CLASS_MASK;
+/* What that has not seen goes to the last class. */
+static __always_inline struct choice choice_of(u32 priority, u32 classes)
+{
+	u32 minor = priority & 0xffff, which = minor & ~(QDISC_SPARSE - 1);
+	u32 class = (minor & (QDISC_SPARSE - 1)) - 1;
+
+	if (priority >> 16 != QDISC_MAJOR || class >= classes)
+		return (struct choice){.class = (classes - 1) & CLASS_MASK,
+				       .band = QDISC_BAND_BULK};
+	return (struct choice){
+		.class = class & CLASS_MASK,
+		.band = which == QDISC_SPARSE ? QDISC_BAND_SPARSE : QDISC_BAND_BULK,
+		.placed = which == QDISC_PLACED,
+	};
 }
 
-static __always_inline int is_full(const struct qdisc_queue *queue, const struct qdisc_class *class,
+/* Each band has the class's limit. */
+static __always_inline int is_full(const struct qdisc_band *band, const struct qdisc_class *class,
 				   u32 bytes)
 {
-	if (queue->backlog_packets >= QDISC_SLOTS || queue->backlog_packets >= class->limit_packets)
+	if (band->packets >= QDISC_SLOTS || band->packets >= class->limit_packets)
 		return 1;
-	return class->limit_bytes && queue->backlog_bytes + bytes > class->limit_bytes;
+	return class->limit_bytes && band->bytes + bytes > class->limit_bytes;
 }
 
 static __always_inline void wake(struct qdisc_queue *queue, u32 bytes, u64 now)
@@ -50,8 +66,10 @@ static __always_inline void wake(struct qdisc_queue *queue, u32 bytes, u64 now)
 
 static __always_inline void show_backlog(struct port_queue *shown, const struct qdisc_queue *queue)
 {
-	shown->backlog_bytes = queue->backlog_bytes;
-	shown->backlog_packets = queue->backlog_packets;
+	shown->backlog_bytes = queue->bands[QDISC_BAND_BULK].bytes;
+	shown->backlog_packets = queue->bands[QDISC_BAND_BULK].packets;
+	shown->sparse_bytes = queue->bands[QDISC_BAND_SPARSE].bytes;
+	shown->sparse_packets = queue->bands[QDISC_BAND_SPARSE].packets;
 }
 
 SEC("struct_ops/vmcc_enqueue")
@@ -63,18 +81,21 @@ int BPF_PROG(vmcc_enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk
 	struct qdisc_port *port = port_state();
 	struct qdisc_queue *queue;
 	struct port_queue *shown;
+	struct qdisc_band *band;
+	struct choice to;
 	struct slot *slot;
-	u32 class;
+	u32 keys = *(u32 *)((struct qdisc_skb_cb *)skb->cb)->data;
 
 	if (!set || !port)
 		goto drop;
-	class = class_of(skb->priority, set->classes);
-	queue = queue_of(class);
-	shown = public_of(class);
+	to = choice_of(skb->priority, set->classes);
+	queue = queue_of(to.class);
+	shown = public_of(to.class);
 	if (!queue || !shown)
 		goto drop;
-	slot = slot_of(class, queue->head + queue->backlog_packets);
-	if (!slot || is_full(queue, &set->queue[class], bytes)) {
+	band = &queue->bands[to.band & BAND_MASK];
+	slot = slot_of(to.class, to.band, band->head + band->packets);
+	if (!slot || is_full(band, &set->queue[to.class & CLASS_MASK], bytes)) {
 		shown->drops_full++;
 		goto drop;
 	}
@@ -85,10 +106,14 @@ int BPF_PROG(vmcc_enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk
 	slot->bytes = bytes;
 	if (!sch->q.qlen)
 		forget_rounds(port, set, now);
-	if (!queue->backlog_packets)
+	if (!waiting(queue))
 		wake(queue, bytes, now);
-	queue->backlog_packets++;
-	queue->backlog_bytes += bytes;
+	else if (to.band == QDISC_BAND_SPARSE && !band->packets)
+		queue->head_bytes = bytes;
+	band->packets++;
+	band->bytes += bytes;
+	if (to.placed)
+		flow_keep_end(keys, shown->sent_bytes + band->bytes);
 	show_backlog(shown, queue);
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
@@ -102,6 +127,14 @@ drop:
 
 /* --- dequeue --------------------------------------------------------------------------------- */
 
+/* Takes the first packet, of `bytes`, out of a band. */
+static __always_inline void take(struct qdisc_band *band, u64 bytes)
+{
+	band->head = (band->head + 1) & SLOT_MASK;
+	band->packets--;
+	band->bytes -= bytes;
+}
+
 /* Books a packet of `bytes` that leaves the class's queue. */
 static __always_inline void leave(struct qdisc_config *set, struct qdisc_port *port,
 				  struct qdisc_queue *queue, const struct qdisc_class *class,
@@ -109,8 +142,6 @@ static __always_inline void leave(struct qdisc_config *set, struct qdisc_port *p
 {
 	u64 now = turn->now;
 
-	queue->backlog_packets--;
-	queue->backlog_bytes -= bytes;
 	queue->deficit_bytes -= bytes;
 	if (class->byte_ns_q20)
 		queue->free_at_ns =
@@ -128,14 +159,15 @@ static __always_inline void advance(struct qdisc_config *set, struct qdisc_port 
 				    struct qdisc_queue *queue, u32 class, u64 bytes, u64 now)
 {
 	struct slot *next;
+	u32 band;
 
-	queue->head = (queue->head + 1) & SLOT_MASK;
-	if (!queue->backlog_packets) {
+	if (!waiting(queue)) {
 		take_round_sample(port, queue, now, cost_ns(bytes, set->byte_ns_q20));
 		queue->deficit_bytes = 0;
 		return;
 	}
-	next = slot_of(class, queue->head);
+	band = first_band(queue);
+	next = slot_of(class, band, queue->bands[band & BAND_MASK].head);
 	if (next)
 		queue->head_bytes = next->bytes;
 }
@@ -154,10 +186,11 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 	struct qdisc_port *port = port_state();
 	struct qdisc_queue *queue;
 	struct port_queue *shown;
+	struct qdisc_band *band;
 	struct sk_buff *skb;
 	struct slot *slot;
 	u64 until, bytes;
-	u32 class;
+	u32 class, which;
 
 	if (!set || !port || !sch->q.qlen)
 		return NULL;
@@ -177,7 +210,9 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 	shown = public_of(class);
 	if (!queue || !shown)
 		return NULL;
-	slot = slot_of(class, queue->head);
+	which = first_band(queue);
+	band = &queue->bands[which & BAND_MASK];
+	slot = slot_of(class, which, band->head);
 	if (!slot)
 		return NULL;
 	skb = bpf_kptr_xchg(&slot->skb, NULL);
@@ -185,8 +220,11 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 		return NULL;
 	bytes = slot->bytes;
 	shown->sojourn_ns = turn.now - slot->queued_ns;
-	shown->sent_packets++;
-	shown->sent_bytes += bytes;
+	if (which == QDISC_BAND_BULK) {
+		shown->sent_packets++;
+		shown->sent_bytes += bytes;
+	}
+	take(band, bytes);
 	leave(set, port, queue, &set->queue[class & CLASS_MASK], bytes, &turn);
 	advance(set, port, queue, class, bytes, turn.now);
 	show_backlog(shown, queue);
@@ -215,27 +253,29 @@ static __always_inline void empty(u32 class)
 {
 	struct qdisc_queue *queue = queue_of(class);
 	struct port_queue *shown = public_of(class);
+	struct qdisc_band *band;
 	struct sk_buff *skb;
 	struct slot *slot;
+	u32 which;
 	int i;
 
 	if (!queue || !shown)
 		return;
-	bpf_for(i, 0, QDISC_SLOTS)
+	bpf_for(i, 0, QDISC_BANDS * QDISC_SLOTS)
 	{
-		if (!queue->backlog_packets)
+		if (!waiting(queue))
 			break;
-		slot = slot_of(class, queue->head);
+		which = first_band(queue);
+		band = &queue->bands[which & BAND_MASK];
+		slot = slot_of(class, which, band->head);
 		if (!slot)
 			break;
 		skb = bpf_kptr_xchg(&slot->skb, NULL);
 		if (skb)
 			bpf_kfree_skb(skb);
-		queue->head = (queue->head + 1) & SLOT_MASK;
-		queue->backlog_packets--;
+		take(band, slot->bytes);
 		shown->drops_other++;
 	}
-	queue->backlog_bytes = 0;
 	queue->deficit_bytes = 0;
 	show_backlog(shown, queue);
 }

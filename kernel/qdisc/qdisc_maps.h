@@ -4,9 +4,11 @@
 #define VMCC_QDISC_MAPS_H
 
 #define CLASS_MASK (PORT_CLASSES - 1)
+#define BAND_MASK  (QDISC_BANDS - 1)
 #define SLOT_MASK  (QDISC_SLOTS - 1)
 
-/* A waiting packet.  Class C's queue is the ring of slots from C * QDISC_SLOTS on. */
+/* A waiting packet.  A band's ring are the slots from (class * QDISC_BANDS + band) * QDISC_SLOTS
+ * on. */
 struct slot {
 	struct sk_buff __kptr *skb;
 	u64 queued_ns;
@@ -15,7 +17,7 @@ struct slot {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PORT_CLASSES *QDISC_SLOTS);
+	__uint(max_entries, PORT_CLASSES *QDISC_BANDS *QDISC_SLOTS);
 	__type(key, u32);
 	__type(value, struct slot);
 } qdisc_slots SEC(".maps");
@@ -85,9 +87,10 @@ static __always_inline struct port_queue *public_of(u32 class)
 	return bpf_map_lookup_elem(&port_queues, &class);
 }
 
-static __always_inline struct slot *slot_of(u32 class, u32 index)
+static __always_inline struct slot *slot_of(u32 class, u32 band, u32 index)
 {
-	u32 key = (class & CLASS_MASK) * QDISC_SLOTS + (index & SLOT_MASK);
+	u32 ring = (class & CLASS_MASK) * QDISC_BANDS + (band & BAND_MASK);
+	u32 key = ring * QDISC_SLOTS + (index & SLOT_MASK);
 
 	return bpf_map_lookup_elem(&qdisc_slots, &key);
 }

@@ -61,11 +61,23 @@ struct turn {
 	u32 by_right; /* the class has its turn by its right, not by its place in the order */
 };
 
+/* Packets that wait in a queue. */
+static __always_inline u32 waiting(const struct qdisc_queue *queue)
+{
+	return queue->bands[QDISC_BAND_SPARSE].packets + queue->bands[QDISC_BAND_BULK].packets;
+}
+
+/* The band whose packet leaves next. */
+static __always_inline u32 first_band(const struct qdisc_queue *queue)
+{
+	return queue->bands[QDISC_BAND_SPARSE].packets ? QDISC_BAND_SPARSE : QDISC_BAND_BULK;
+}
+
 /* True if the class may send now: it has a packet, and its ceiling allows that. */
 static __always_inline int may_send(struct turn *turn, struct qdisc_queue *queue,
 				    const struct qdisc_class *class)
 {
-	if (!queue->backlog_packets)
+	if (!waiting(queue))
 		return 0;
 	follow_price(&queue->free_at_ns, &queue->paid_q20, turn->now, class->byte_ns_q20);
 	if (turn->open || !class->byte_ns_q20 || queue->free_at_ns <= turn->now)

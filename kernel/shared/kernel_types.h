@@ -283,6 +283,7 @@ struct sk_buff {
 
 struct qdisc_skb_cb {
 	unsigned int pkt_len;
+	unsigned char data[20];
 };
 
 struct seq_file;

@@ -143,14 +143,16 @@ struct port_counters {
 
 /* One class's queue as our own queueing discipline publishes it (PORT_SOURCE_MAP). */
 struct port_queue {
-	uint64_t backlog_bytes;
+	uint64_t backlog_bytes; /* of the bulk, as sent_bytes */
 	uint64_t backlog_packets;
 	uint64_t round_q8; /* smoothed time of a round as this queue saw it, 1/256 ns */
 	uint64_t drops_full;
 	uint64_t drops_other;
 	uint64_t sent_bytes;
 	uint64_t sent_packets;
-	uint64_t sojourn_ns; /* of the packet that left last */
+	uint64_t sojourn_ns;   /* of the packet that left last */
+	uint64_t sparse_bytes; /* that wait in the band of sparse flows */
+	uint64_t sparse_packets;
 };
 
 /* State of the programs, which the loader shows. */

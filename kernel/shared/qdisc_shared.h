@@ -13,8 +13,11 @@
 
 /* Packets that one queue can hold, whatever its limit says.  A power of two. */
 #define QDISC_SLOTS 4096
-/* skb->priority of a packet for class N, counted from 0: 1:(N+1), as HTB's handles are. */
-#define QDISC_MAJOR 1
+/* skb->priority of a packet for class N, counted from 0: 1:(N+1), as HTB's handles are.  One of the
+ * next two is added for a packet of a sparse flow, and for one whose place in the bulk is kept. */
+#define QDISC_MAJOR  1
+#define QDISC_SPARSE 16
+#define QDISC_PLACED 32
 /* The longest that a port sleeps while packets wait: then it has noticed a change of its rate. */
 #define QDISC_SLEEP_NS 20000000ull
 
@@ -37,6 +40,20 @@ struct qdisc_config {
 	struct qdisc_class queue[PORT_CLASSES];
 };
 
+/* Bands of a service queue, served in this order. */
+enum qdisc_bands {
+	QDISC_BAND_SPARSE = 0,
+	QDISC_BAND_BULK = 1,
+	QDISC_BANDS = 2,
+};
+
+/* The packets of one band, in a ring of slots. */
+struct qdisc_band {
+	uint64_t bytes;
+	uint32_t packets;
+	uint32_t head; /* slot of the packet that leaves next */
+};
+
 /* One service queue, for the qdisc only: eight elements in map `qdisc_queues`. */
 struct qdisc_queue {
 	uint64_t round_start_ns; /* MQ-ECN: of this queue's round */
@@ -46,10 +63,8 @@ struct qdisc_queue {
 	uint64_t right_free_at_ns; /* its right: the same */
 	uint64_t right_paid_q20;
 	int64_t deficit_bytes;
-	uint64_t backlog_bytes;
-	uint32_t backlog_packets;
-	uint32_t head;	     /* slot of the packet that leaves next */
-	uint32_t head_bytes; /* its length */
+	struct qdisc_band bands[QDISC_BANDS];
+	uint32_t head_bytes; /* length of the packet that leaves next */
 	uint32_t reserved;
 };
 

@@ -90,7 +90,7 @@ pub(crate) struct MarkSettings {
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) overload: Option<f64>,
 
-    /// Serve flows that send little before the others of their class (htb)
+    /// Serve flows that send little before the others of their class
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
     pub(crate) sparse: bool,
 

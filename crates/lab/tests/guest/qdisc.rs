@@ -76,6 +76,12 @@ fn inside_priority() {
 
 #[test]
 #[ignore = "runs in a guest"]
+fn inside_sparse() {
+    conformance::a_sparse_flow_comes_first_in_its_class("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
 fn inside_guarantee() {
     conformance::a_guarantee_comes_before_the_order("bpf");
 }

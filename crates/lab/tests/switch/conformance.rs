@@ -269,6 +269,25 @@ pub fn the_first_class_comes_first(backend: &str) {
     assert!(overtaken > 15, "{overtaken} of 30: {order:?}");
 }
 
+/// Within a class, a flow that sends a single datagram passes the queue of another one.
+pub fn a_sparse_flow_comes_first_in_its_class(backend: &str) {
+    let bridge = Bridge::new(2);
+    let port = bridge.attach(
+        1,
+        &format!(
+            "rate = '1mbit'\nbackend = '{backend}'\n{TAIL_DROP}\nmarking = {{ rule = 'threshold', at = '10kB' }}\n"
+        ),
+    );
+    let (bulk, sparse) = (FIRST_PORT, FIRST_PORT + 1);
+    let inbox = fill(&bridge, &[vec![bulk; 40], vec![sparse]].concat());
+    let order = inbox.receive(41);
+    let class = port.detach().unwrap().classes.remove(0);
+    let before = order.iter().position(|port| *port == sparse).expect("it arrived");
+    println!("after {before} of {}: {class:?}", order.len());
+    assert!(order.len() == 41 && class.sparse > 0, "{class:?}");
+    assert!(before < 10, "after {before} of the flow that waits");
+}
+
 /// A class further behind in the order has its guarantee while those ahead wait.
 pub fn a_guarantee_comes_before_the_order(backend: &str) {
     let bridge = Bridge::new(2);

@@ -52,7 +52,7 @@ pub struct PortConfig {
     #[serde(default = "default_overload")]
     #[schemars(range(min = 0.5, max = 1))]
     pub overload: f64,
-    /// Serve flows that send little before the others of their class, where that marks. Backend `htb`.
+    /// Serve flows that send little before the others of their class, where that marks.
     #[serde(default = "default_sparse", skip_serializing_if = "is_default_sparse")]
     pub sparse: bool,
     /// Mark by a virtual queue that drains at this share of the real rate, instead of by the real queue.

@@ -44,6 +44,11 @@ fn root_port_htb_priority() {
 }
 
 #[test]
+fn root_port_htb_sparse() {
+    conformance::a_sparse_flow_comes_first_in_its_class("htb");
+}
+
+#[test]
 fn root_port_htb_guarantee() {
     conformance::a_guarantee_comes_before_the_order("htb");
 }

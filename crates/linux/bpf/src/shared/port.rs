@@ -145,6 +145,8 @@ shared_structs! {
         sent_bytes: u64,
         sent_packets: u64,
         sojourn_ns: u64,
+        sparse_bytes: u64,
+        sparse_packets: u64,
     }
 
     /// State of the programs.

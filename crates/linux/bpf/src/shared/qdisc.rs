@@ -8,6 +8,8 @@ shared_constants! {
     "qdisc_macros" {
         QDISC_SLOTS = 4096,
         QDISC_MAJOR = 1,
+        QDISC_SPARSE = 16,
+        QDISC_PLACED = 32,
         BUCKET_FRACTION = 20,
     }
 }

@@ -1,18 +1,22 @@
 //! Configuration of the BPF queueing discipline, from a plan.
 
 use crate::plan::{ClassPlan, Plan};
-use vmcc_bpf::shared::qdisc::{BUCKET_FRACTION, Class, Config, QDISC_MAJOR, QDISC_SLOTS};
+use crate::serve::program::config::ClassIds;
+use vmcc_bpf::shared::qdisc::{
+    BUCKET_FRACTION, Class, Config, QDISC_MAJOR, QDISC_PLACED, QDISC_SLOTS, QDISC_SPARSE,
+};
 use vmcc_units::{BitsPerSec, Limit};
 
-/// Packets that one queue can hold.
+/// Packets that one band of a queue can hold.
 pub(super) const SLOTS: u64 = QDISC_SLOTS as u64;
 /// Burst after an idle time, in nanoseconds at the rate; at least two frames. Timers on a busy machine are late by some tenths of a
 /// millisecond, in an emulated one by more. A bucket that is full before its timer fires loses capacity.
 const BURST_NS: u64 = 2_000_000;
 
 /// `skb->priority` of a class's packets.
-pub(super) fn class_id(class: usize) -> u32 {
-    QDISC_MAJOR << 16 | u32::try_from(class + 1).unwrap_or(u32::MAX)
+pub(super) fn ids(class: usize) -> ClassIds {
+    let own = QDISC_MAJOR << 16 | u32::try_from(class + 1).unwrap_or(u32::MAX);
+    ClassIds { own, sparse: own + QDISC_SPARSE, placed: own + QDISC_PLACED }
 }
 
 /// Nanoseconds per byte in 1/2^20; zero, which stands for no limit, only for rates that no link has.
@@ -73,7 +77,7 @@ mod tests {
 
     #[test]
     fn class_ids_count_from_one() {
-        assert_eq!(class_id(0), 0x1_0001);
-        assert_eq!(class_id(7), 0x1_0008);
+        assert_eq!(ids(0), ClassIds { own: 0x1_0001, sparse: 0x1_0011, placed: 0x1_0021 });
+        assert_eq!(ids(7), ClassIds { own: 0x1_0008, sparse: 0x1_0018, placed: 0x1_0028 });
     }
 }

@@ -65,8 +65,8 @@ impl QueueMaps {
             let queue = queue.map_err(|e| ControlError::kernel("read the queues of a port", e))?;
             let queue = queue.unwrap_or_default();
             Ok(QueueCounters {
-                backlog_bytes: queue.backlog_bytes,
-                backlog_packets: queue.backlog_packets,
+                backlog_bytes: queue.backlog_bytes + queue.sparse_bytes,
+                backlog_packets: queue.backlog_packets + queue.sparse_packets,
                 drops_full: queue.drops_full,
                 drops_other: queue.drops_other,
             })

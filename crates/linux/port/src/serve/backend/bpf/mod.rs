@@ -13,11 +13,11 @@ use crate::plan::Plan;
 use crate::serve::device::{Device, OUR_HANDLE};
 use crate::serve::error::PortError;
 use crate::serve::program::config::ClassIds;
-use crate::serve::program::{Program, RunTime, Source};
+use crate::serve::program::{FLOWS_MAP, Program, RunTime, Source};
 use crate::serve::statistics::{QueueCounters, Removed};
 use crate::serve::wait::Waited;
 use libbpf_rs::btf::{Btf, types::Struct};
-use libbpf_rs::{ErrorKind, MapCore, MapHandle, MapType, Object, ObjectBuilder};
+use libbpf_rs::{ErrorKind, MapCore, MapType, Object, ObjectBuilder};
 use maps::QueueMaps;
 use std::os::fd::AsFd;
 use std::thread;
@@ -137,8 +137,8 @@ impl Missing {
     }
 }
 
-/// Loads the programs on the map that the port's marking program reads.
-fn load(shared: Option<&MapHandle>) -> Result<Object, Missing> {
+/// Loads the programs on the maps that they share with the port's marking program.
+fn load(port: Option<&Program>) -> Result<Object, Missing> {
     let Some(bytes) = QDISC else {
         let short = "vmcc was built by a clang too old for it";
         let remedy = "build with clang 15 or newer, or use the `htb` backend";
@@ -148,7 +148,12 @@ fn load(shared: Option<&MapHandle>) -> Result<Object, Missing> {
     let loaded = (|| {
         let mut open = ObjectBuilder::default().name("vmcc_qdisc")?.open_memory(bytes)?;
         for mut map in open.maps_mut() {
-            if let Some(shared) = shared.filter(|_| map.name() == SHARED_MAP) {
+            let shared = match map.name().to_str() {
+                Some(SHARED_MAP) => port.map(|port| &port.queues),
+                Some(FLOWS_MAP) => port.and_then(|port| port.flows.as_ref()),
+                _ => None,
+            };
+            if let Some(shared) = shared {
                 map.reuse_fd(shared.as_fd())?;
             }
         }
@@ -198,12 +203,12 @@ impl Queues for Bpf {
     }
 
     fn ids(&self, class: usize) -> ClassIds {
-        ClassIds { own: config::class_id(class), ..ClassIds::default() }
+        config::ids(class)
     }
 
     fn prepare(&mut self, dev: &Device, plan: &Plan, program: &Program) -> Result<(), PortError> {
         Self::check(&dev.name, plan)?;
-        let object = load(Some(&program.queues)).map_err(|missing| missing.on(&dev.name))?;
+        let object = load(Some(program)).map_err(|missing| missing.on(&dev.name))?;
         let maps = QueueMaps::of(&object)?;
         maps.configure(plan, false)?;
         self.maps = Some(maps);
