@@ -82,6 +82,7 @@ struct class_flows {
 	u64 refused;	    /* bytes of these that were dropped */
 	u64 all_blocks;	    /* as ect_blocks, of packets with ECN and without */
 	u64 all_weighted;
+	u64 all_before; /* in the last window */
 	u64 all_mean;
 	u64 sparse_free_at; /* when what the band of sparse flows got is paid for, ns */
 	u64 sparse_bytes;   /* that joined it since ever */
@@ -246,7 +247,8 @@ static __always_inline void turn_window(struct class_flows *c, u64 now, u32 fram
 		c->mean = c->ect_weighted / c->ect_blocks;
 	else
 		c->mean = 0;
-	c->all_mean = window - last == 1 && c->all_blocks ? c->all_weighted / c->all_blocks : 0;
+	c->all_before = window - last == 1 ? c->all_blocks : 0;
+	c->all_mean = c->all_before ? c->all_weighted / c->all_before : 0;
 	c->all_blocks = 0;
 	c->all_weighted = 0;
 	c->ect_blocks = 0;

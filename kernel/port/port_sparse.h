@@ -25,12 +25,12 @@
 #define SPARSE_MARGIN_BYTES 65536u
 
 /* True if a flow sends little compared with the others; `share` blocks are a sixteenth of the rate.
- */
+ * A window with less than half of the rate tells nothing of the flows that hold a queue now. */
 static __always_inline int is_sparse(const struct class_flows *c, u64 recent, u64 share)
 {
-	u64 bound = mark_min(c->mean ?: ~0ull, c->all_mean ?: ~0ull);
-
-	return recent < mark_min(bound, share) / SPARSE_PART;
+	if (c->all_before >= FLOW_MIN_PART / 2 * share)
+		share = mark_min(share, mark_min(c->mean ?: share, c->all_mean));
+	return recent < share / SPARSE_PART;
 }
 
 /* True if one of the flow's packets may be among the `queued` bytes of the bulk behind the `left`
