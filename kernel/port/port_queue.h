@@ -39,6 +39,7 @@ struct lengths {
 	u8 band;     /* enum band */
 	u32 trip;    /* round trip in ticks (port_flow.h) */
 	u64 address; /* of the queueing discipline that counts what leaves its queue; 0: unknown */
+	u64 left;    /* bytes that it has counted, if they were read with the length */
 };
 
 static __always_inline const struct port_class *class_of(const struct port_config *cfg, u32 index)
@@ -123,6 +124,16 @@ static __always_inline struct Qdisc *queue_of(struct hlist_node *node, const int
 	return direct ? bpf_rdonly_cast(queue, bpf_core_type_id_kernel(struct Qdisc)) : queue;
 }
 
+/* Bytes that a queue's owner has counted. */
+static __always_inline const u64 *bytes_of(const struct Qdisc *queue)
+{
+	u32 at = bpf_core_field_offset(struct Qdisc, bstats);
+
+	/* libbpf knows of a load from there only that it is none of a structure. */
+	barrier_var(at);
+	return (const void *)queue + at;
+}
+
 static __always_inline void leaf_lengths(struct net_device *dev, const struct port_config *cfg,
 					 u32 own, struct lengths *out, const int direct)
 {
@@ -137,8 +148,10 @@ static __always_inline void leaf_lengths(struct net_device *dev, const struct po
 
 		if (class < PORT_CLASSES)
 			add_length(class, own, FOLLOW(direct, q, qstats.backlog), out);
-		if (class == own)
+		if (class == own) {
 			out->address = (u64)q;
+			out->left = direct ? *bytes_of(q) : 0;
+		}
 		node = FOLLOW(direct, q, hash.next);
 	}
 }
@@ -183,7 +196,7 @@ static __always_inline struct sk_buff *kernel_skb(struct __sk_buff *skb)
 /* Bytes that have left the queue since it exists; 0 if nothing counts them. */
 static __always_inline u64 bytes_left(const struct lengths *queue)
 {
-	u32 key = queue->class, at = bpf_core_field_offset(struct Qdisc, bstats);
+	u32 key = queue->class;
 	u64 bytes = 0;
 
 	if (port_set.source == PORT_SOURCE_MAP) {
@@ -191,8 +204,10 @@ static __always_inline u64 bytes_left(const struct lengths *queue)
 
 		return shown ? shown->sent_bytes : 0;
 	}
+	if (queue->left)
+		return queue->left;
 	if (queue->address)
-		bpf_probe_read_kernel(&bytes, sizeof(bytes), (void *)(queue->address + at));
+		bpf_probe_read_kernel(&bytes, sizeof(bytes), bytes_of((void *)queue->address));
 	return bytes;
 }
 
