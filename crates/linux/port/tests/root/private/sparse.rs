@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_port::{ClassStats, Port};
@@ -24,6 +24,8 @@ const DATAGRAMS: u16 = 5953;
 /// Connections that hold 32 packets, 19 ms of the rate.
 const CONNECTIONS: usize = 16;
 const QUEUED_BYTES: u64 = 24_000;
+/// Time after which a datagram counts as lost.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn attach(pair: &Pair, settings: &str) -> Port {
     let port = Port::attach_in(&pair.netns(), "p0", &config(&format!("{PORT}{settings}")));
@@ -121,30 +123,39 @@ fn overtaken(pair: &Pair) -> (usize, usize) {
             namespace.within(|| UdpSocket::bind((address, port)).expect("a socket"))
         });
     inbox.set_read_timeout(Some(Duration::from_secs(1))).expect("SO_RCVTIMEO");
-    let stop = AtomicBool::new(false);
+    let (stop, newest) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         let received = scope.spawn(|| {
             let (mut numbers, mut datagram) = (Vec::new(), [0; 1500]);
             while !stop.load(Relaxed) || numbers.is_empty() {
                 if inbox.recv(&mut datagram).is_ok() {
-                    numbers.push(u32::from_be_bytes(datagram[..4].try_into().expect("four bytes")));
+                    let number = u32::from_be_bytes(datagram[..4].try_into().expect("four bytes"));
+                    newest.fetch_max(number, Relaxed);
+                    numbers.push(number);
                 }
             }
             numbers
         });
         let mut number = 0_u32;
-        let mut send = |bytes: usize| {
-            number += 1;
+        let send = |number: &mut u32, bytes: usize| {
+            *number += 1;
             let mut datagram = vec![0; bytes];
             datagram[..4].copy_from_slice(&number.to_be_bytes());
             let _ = outbox.send_to(&datagram, ("10.78.0.2", DATAGRAMS));
         };
         // 26 kB in a second, where half of a sixteenth of the rate is 78 kB; 5 kB of a burst are within the band's rate.
         for _ in 0..8 {
-            (0..12).for_each(|_| send(1000));
-            for _ in 0..100 {
-                send(100);
-                thread::sleep(Duration::from_millis(10));
+            (0..12).for_each(|_| send(&mut number, 1000));
+            // Some while the burst waits; when all have left, the next ones are served first.
+            for (count, pause) in [(20, Duration::from_millis(1)), (80, Duration::from_millis(10))] {
+                for _ in 0..count {
+                    send(&mut number, 100);
+                    thread::sleep(pause);
+                }
+                let sent = Instant::now();
+                while newest.load(Relaxed) < number && sent.elapsed() < ARRIVAL_TIMEOUT {
+                    thread::sleep(Duration::from_millis(1));
+                }
             }
         }
         thread::sleep(Duration::from_secs(1));
