@@ -28,8 +28,8 @@ static __always_inline struct flow *flow_at(u32 key)
 	return bpf_map_lookup_elem(&port_flow_rates, &key);
 }
 
-/* Where the program at the egress hook leaves what the filter at the root queue needs: the keys of
- * a flow's buckets in the first word, and the address of the bulk's queue in two. */
+/* Words of skb->cb by which the program at the egress hook tells the queue where a flow's place is
+ * kept: the keys of its buckets in the first, the address of the bulk's queue in two. */
 enum flow_note {
 	NOTE_KEYS = 0,
 	NOTE_QUEUE_HIGH = 1,

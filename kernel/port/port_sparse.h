@@ -20,8 +20,8 @@
 #define SPARSE_RATE_PART 8 /* part of the rate that the band may use */
 #define SPARSE_BURST_NS	 16000000ull
 #define SPARSE_FRAMES	 2 /* in a burst, at least */
-/* What other CPUs may put into the bulk between this program's look at it and the packet's place
- * there: a train of packets. */
+/* A train of packets: other CPUs may put it into the bulk between this program's look at it and
+ * the packet's place there. */
 #define SPARSE_MARGIN_BYTES 65536u
 
 /* True if a flow sends little compared with the others; `share` blocks are a sixteenth of the rate.

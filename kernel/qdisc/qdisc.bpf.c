@@ -24,14 +24,14 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* --- enqueue --------------------------------------------------------------------------------- */
 
-/* What the marking program chose for a packet. */
+/* The marking program's choice for a packet. */
 struct choice {
 	u32 class;
 	u32 band;
 	u32 placed;
 };
 
-/* What that has not seen goes to the last class. */
+/* Packets that it has not seen go to the last class. */
 static __always_inline struct choice choice_of(u32 priority, u32 classes)
 {
 	u32 minor = priority & 0xffff, which = minor & ~(QDISC_SPARSE - 1);

@@ -7,6 +7,9 @@ use std::time::Instant;
 
 const SERVED: [&str; 6] = ["mark", "p0", "--rate", "20mbit", "--classes", "a:dscp=46,b,c"];
 const CHANGED: [&str; 6] = ["mark", "p0", "--rate", "40mbit", "--classes", "a:dscp=46,b"];
+/// Without bands: all queues are replaced.
+const SWITCHED: [&str; 8] =
+    ["mark", "p0", "--rate", "20mbit", "--classes", "a:dscp=46,b,c", "--sparse", "false"];
 const SHARED: [&str; 4] = ["mark", "p0", "--vm", "vm=20mbit:shared"];
 const OTHER: [&str; 4] = ["mark", "p0", "--rate", "30mbit"];
 const OTHER_SHARED: [&str; 4] = ["mark", "p0", "--vm", "vm=30mbit:shared"];
@@ -62,6 +65,11 @@ fn root_mark_killed_anywhere_is_recoverable() {
 #[test]
 fn root_mark_change_killed_anywhere_is_recoverable() {
     killed_anywhere(&SERVED, &CHANGED, &OTHER);
+}
+
+#[test]
+fn root_mark_without_priority_killed_anywhere_is_recoverable() {
+    killed_anywhere(&SERVED, &SWITCHED, &OTHER);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn take_off(
     dev.restore_clsact()
 }
 
-/// Makes the queues anew for another plan, while packets wait if that is possible. What waited in them leaves first; their
+/// Replaces the queues by those of another plan, while packets wait if that is possible. What waited in them leaves first; their
 /// last counters.
 pub(super) fn replace(
     dev: &mut Device,

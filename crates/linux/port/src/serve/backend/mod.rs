@@ -35,7 +35,7 @@ pub(crate) trait Queues: Send {
     /// Puts the queues on the port in place of what is there, after [`Queues::prepare`]. On an error the port is as before.
     fn install(&mut self, dev: &mut Device, plan: &Plan, program: &Program) -> Result<(), PortError>;
 
-    /// True if [`Queues::change`] goes from one plan to the other; else the queues are made anew.
+    /// True if [`Queues::change`] goes from one plan to the other; else the queues are replaced.
     fn can_change(&self, _old: &Plan, _new: &Plan) -> bool {
         true
     }

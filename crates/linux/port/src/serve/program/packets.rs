@@ -774,7 +774,7 @@ fn datagram_of(flow: u16, bytes: usize) -> Vec<u8> {
     ethernet(EtherType::IPV4, &udp(4, 0, flow, true, &vec![0x5a; bytes]))
 }
 
-/// What has left a queue: more than any of its places in these tests.
+/// Bytes that have left a queue, more than any packet's place in these tests.
 const LEFT: u64 = 1 << 30;
 /// More than a train of packets.
 const PASSED: u64 = 200_000;
