@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod choice;
+mod late;
 mod path;
 pub mod prr;
 pub mod rtt;
@@ -14,6 +15,7 @@ pub mod sched;
 mod suppress;
 
 pub use choice::{AckPath, Coupling};
+pub use late::{Lateness, Oldest, ReinjectionBudget, late_at, on_time_limit, overdue_age};
 pub use path::{MAX_PATHS, PathView, Paths};
 pub use prr::Prr;
 pub use rtt::{RtoLimits, Rtt};

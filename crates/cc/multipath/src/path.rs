@@ -19,7 +19,7 @@ pub trait PathView {
     fn is_established(&self) -> bool;
     /// True if it may carry data only where no regular path can.
     fn is_backup(&self) -> bool;
-    /// True if nothing has answered since its last retransmission timeout.
+    /// True if nothing has answered since its last retransmission timeout, or other paths are to carry its data for another reason.
     fn has_failed(&self) -> bool;
     /// True if it repairs losses from before a retransmission timeout.
     fn is_in_loss(&self) -> bool;
