@@ -78,7 +78,7 @@ impl SendBuffer {
     pub fn peek(&self, limit: u64) -> (u64, u64) {
         match self.lost.first() {
             Some(first) => (first.start, first.end - first.start),
-            None => (self.unsent, self.end.min(limit).saturating_sub(self.unsent)),
+            None => (self.unsent, self.new_len(limit)),
         }
     }
 
@@ -89,6 +89,16 @@ impl SendBuffer {
             self.lost.remove(&range);
             return Some(range).filter(|range| !range.is_empty());
         }
+        self.take_new(most, limit)
+    }
+
+    /// Length of the data up to `limit` that were never sent.
+    pub(crate) fn new_len(&self, limit: u64) -> u64 {
+        self.end.min(limit).saturating_sub(self.unsent)
+    }
+
+    /// Takes data that were never sent, at most `most` bytes up to `limit`.
+    pub(crate) fn take_new(&mut self, most: u64, limit: u64) -> Option<Range<u64>> {
         let range = self.unsent..self.end.min(limit).min(self.unsent + most);
         if range.is_empty() {
             return None;
@@ -198,6 +208,11 @@ impl SendHalf {
     pub(crate) fn has_work(&self, new_allowed: bool) -> bool {
         self.reset.is_none()
             && (self.buffer.has_work(if new_allowed { self.max } else { 0 }) || self.fin_is_due())
+    }
+
+    /// End of the data that may be sent with this much credit of the connection.
+    pub(crate) fn limit(&self, credit: u64) -> u64 {
+        self.max.min(self.buffer.unsent() + credit)
     }
 
     /// Returns true if FIN can leave with the next bytes, all others having been sent.

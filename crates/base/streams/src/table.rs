@@ -374,6 +374,17 @@ impl Streams {
         })
     }
 
+    /// Returns true if data wait to be sent again.
+    pub fn has_lost(&self) -> bool {
+        let mut halves = self.ready.iter().filter_map(|id| self.map.get(id)?.send.as_ref());
+        halves.any(|half| half.buffer.has_lost())
+    }
+
+    /// Bytes of all streams that were sent, each once.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// New data that the peer still takes.
     pub fn credit(&self) -> u64 {
         self.peer_max_data - self.sent

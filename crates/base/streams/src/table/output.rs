@@ -7,34 +7,49 @@ const LENGTH_LEN: usize = 2;
 
 impl Streams {
     /// Fills `room` bytes with STREAM frames; `to_end` says that nothing follows in the packet, so that the last frame may do without a
-    /// length. Whether there was any.
+    /// length. With `repeats` lost data come first; without, they are left for another path. Whether there was any frame.
     pub fn put_frames(
         &mut self,
         out: &mut Vec<u8>,
         mut room: usize,
         to_end: bool,
+        repeats: bool,
         sent: &mut impl FnMut(SentRange),
     ) -> bool {
-        let mut any = false;
-        while let Some(&id) = self.ready.front() {
+        let (mut any, mut at) = (false, 0);
+        while let Some(&id) = self.ready.get(at) {
             let before = out.len();
-            let Some(range) = self.put_frame(id, out, room, to_end) else {
-                if self.has_work_of(id) {
+            let Some(range) = self.put_frame(id, out, room, to_end, repeats) else {
+                if !self.has_work_of(id) {
+                    self.dequeue(at);
+                } else if self.leaves_repeats(id, repeats) {
+                    at += 1;
+                } else {
                     break; // no room for it here
                 }
-                self.dequeue(id);
                 continue;
             };
             sent(range);
             any = true;
             room -= out.len() - before;
-            if self.has_work_of(id) {
+            if !self.has_work_of(id) {
+                self.dequeue(at);
+            } else if at == 0 {
                 self.ready.rotate_left(1);
-            } else {
-                self.dequeue(id);
+            } else if let Some(id) = self.ready.remove(at) {
+                self.ready.push_back(id);
             }
         }
         any
+    }
+
+    /// Returns true if a stream has nothing to send but lost data, which are left for another path.
+    fn leaves_repeats(&self, id: u64, repeats: bool) -> bool {
+        let half = self.map.get(&id).and_then(|stream| stream.send.as_ref());
+        !repeats
+            && half.is_some_and(|half| {
+                half.buffer.has_lost() && half.buffer.new_len(half.limit(self.credit())) == 0
+            })
     }
 
     fn has_work_of(&self, id: u64) -> bool {
@@ -42,8 +57,8 @@ impl Streams {
         half.is_some_and(|half| half.has_work(self.sent < self.peer_max_data))
     }
 
-    fn dequeue(&mut self, id: u64) {
-        self.ready.pop_front();
+    fn dequeue(&mut self, at: usize) {
+        let Some(id) = self.ready.remove(at) else { return };
         let Ok(half) = self.send_half(id) else { return };
         half.queued = false;
         let unsent = half.reset.is_none() && half.buffer.unsent() < half.buffer.end();
@@ -53,13 +68,23 @@ impl Streams {
         }
     }
 
-    fn put_frame(&mut self, id: u64, out: &mut Vec<u8>, room: usize, to_end: bool) -> Option<SentRange> {
+    fn put_frame(
+        &mut self,
+        id: u64,
+        out: &mut Vec<u8>,
+        room: usize,
+        to_end: bool,
+        repeats: bool,
+    ) -> Option<SentRange> {
         let credit = self.credit();
         let Streams { map, limits, send_pool, .. } = self;
         let half = map.get_mut(&id)?.send.as_mut().filter(|half| half.reset.is_none())?;
         let unsent = half.buffer.unsent();
-        let limit = half.max.min(unsent + credit);
-        let (offset, available) = half.buffer.peek(limit);
+        let limit = half.limit(credit);
+        let (offset, available) = match repeats {
+            true => half.buffer.peek(limit),
+            false => (unsent, half.buffer.new_len(limit)),
+        };
         let fin_only = available == 0;
         if fin_only && !half.fin_is_due() {
             return None;
@@ -69,7 +94,11 @@ impl Streams {
         let unbounded = to_end && available >= whole as u64;
         let most =
             if unbounded { whole } else { whole.checked_sub(LENGTH_LEN).filter(|&n| n > 0 || fin_only)? };
-        let range = half.buffer.take(most as u64, limit).unwrap_or(offset..offset);
+        let taken = match repeats {
+            true => half.buffer.take(most as u64, limit),
+            false => half.buffer.take_new(most as u64, limit),
+        };
+        let range = taken.unwrap_or(offset..offset);
         let fin = half.fin_is_due() && range.end == half.buffer.end();
         let flags = if offset == 0 { 0 } else { ty::STREAM_OFF }
             | if unbounded { 0 } else { ty::STREAM_LEN }
@@ -152,5 +181,71 @@ impl Streams {
             half.reset_acked = true;
             self.retire(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::PeerLimits;
+
+    fn streams() -> Streams {
+        let limits = Limits {
+            first_stream_window: 1 << 20,
+            stream_window: 1 << 20,
+            reserved_stream_window: 1 << 20,
+            connection_window: 1 << 20,
+            max_streams_bidi: 10,
+            max_streams_uni: 10,
+            send_window: 1 << 20,
+            connection_send_window: 1 << 20,
+            unsent_window: 1 << 20,
+        };
+        let mut streams = Streams::new(Side::Client, limits);
+        let peer =
+            PeerLimits { max_data: 1 << 20, uni: 1 << 20, max_streams_uni: 10, ..PeerLimits::default() };
+        streams.set_peer(&peer);
+        streams
+    }
+
+    /// Ranges of a packet with this much room, with or without lost data.
+    fn packet(streams: &mut Streams, room: usize, repeats: bool) -> Vec<(u64, Range<u64>)> {
+        let mut sent = Vec::new();
+        streams.put_frames(&mut Vec::new(), room, false, repeats, &mut |frame| {
+            sent.push((frame.id, frame.range))
+        });
+        sent
+    }
+
+    #[test]
+    fn lost_data_are_left_for_another_path() {
+        let mut streams = streams();
+        let [first, second] = [0, 1].map(|_| streams.open(Dir::Uni).unwrap());
+        streams.write(first, &[1; 1000]).unwrap();
+        assert_eq!(packet(&mut streams, 2000, true), [(first, 0..1000)]);
+        streams.on_lost(first, 0..300, false);
+        streams.write(second, &[2; 500]).unwrap();
+        assert!(streams.has_lost());
+        assert_eq!(packet(&mut streams, 2000, false), [(second, 0..500)], "new data of another stream");
+        assert_eq!(packet(&mut streams, 2000, false), [], "none is left");
+        streams.write(first, &[1; 200]).unwrap();
+        assert_eq!(packet(&mut streams, 2000, false), [(first, 1000..1200)], "new data of the same stream");
+        assert_eq!((packet(&mut streams, 2000, true), streams.has_lost()), (vec![(first, 0..300)], false));
+        assert_eq!(streams.sent(), 1700);
+    }
+
+    #[test]
+    fn end_of_a_stream_does_not_wait_for_lost_data() {
+        let mut streams = streams();
+        let id = streams.open(Dir::Uni).unwrap();
+        streams.write(id, &[1; 100]).unwrap();
+        assert_eq!(packet(&mut streams, 2000, true), [(id, 0..100)]);
+        streams.on_lost(id, 0..100, false);
+        streams.finish(id).unwrap();
+        assert_eq!(packet(&mut streams, 2000, false), [(id, 100..100)]);
+        assert_eq!(
+            (packet(&mut streams, 2000, false), packet(&mut streams, 2000, true)),
+            (vec![], vec![(id, 0..100)])
+        );
     }
 }

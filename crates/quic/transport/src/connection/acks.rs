@@ -63,6 +63,9 @@ impl Connection {
         }
         self.on_responsive(now, slot);
         self.find_losses(now, space, Some(acked));
+        if acked.rtt_us > 0 {
+            self.check_on_time(now, slot);
+        }
         Ok(())
     }
 
@@ -123,7 +126,7 @@ impl Connection {
             acked.rtt_us = (path.latest_rtt.us() as u32).max(1);
         }
         let before = match space {
-            SpaceId::Path(_) => path.space.ecn,
+            SpaceId::Path(_) => self.paths[slot].space.ecn,
             _ => self.handshake.level(space).map_or(Default::default(), |level| level.space.ecn),
         };
         let own = &mut self.paths[slot].ecn;
@@ -151,6 +154,20 @@ impl Connection {
             keys.on_acked(newest, until);
         }
         acked
+    }
+
+    /// A round trip was measured: ends the lateness of a path whose round trips are usual again.
+    fn check_on_time(&mut self, now: Time, slot: usize) {
+        if !self.paths[slot].lateness.is_late() {
+            return;
+        }
+        // Without another path it carries data whether it is late or not.
+        let limit = self.paths.on_time_limit(slot).unwrap_or(Span::MAX);
+        let path = &mut self.paths[slot];
+        if path.lateness.on_sample(now, path.latest_rtt, limit) {
+            let path = path.id;
+            self.note(now, path, "the path is on time");
+        }
     }
 
     fn check_marks(&mut self, now: Time, slot: usize, ect: u64, marked: u64) {
@@ -206,6 +223,7 @@ impl Connection {
         if path.failed {
             path.failed = false;
             let path = path.id;
+            self.paths.on_revived(now, slot);
             self.windows.set_silent(slot, false);
             self.note(now, path, "the path answers again");
             self.events.push_back(Event::PathRevived { path });
@@ -234,6 +252,7 @@ impl Connection {
                 path.mtu.on_probe_lost(now, packet.size);
             } else if packet.size > 0 {
                 path.lost_packets += 1;
+                path.lateness.on_loss(now);
                 lost_packets += 1;
                 newest = newest.max(Some(packet.sent));
             }
@@ -285,7 +304,8 @@ impl Connection {
 
     pub(super) fn log_metrics(&mut self, now: Time, slot: usize) {
         if let Some(log) = &mut self.log {
-            log.metrics(now, &SchedulerView { path: &self.paths[slot], windows: &self.windows, slot });
+            let (path, windows, withheld) = (&self.paths[slot], &self.windows, self.paths.is_withheld(slot));
+            log.metrics(now, &SchedulerView { path, windows, slot, withheld });
         }
     }
 
@@ -312,7 +332,10 @@ impl Connection {
     pub(super) fn on_frames_lost(&mut self, space: SpaceId, frames: Frames) {
         for frame in frames {
             match frame {
-                Sent::Stream(SentRange { id, range, fin }) => self.streams.on_lost(id, range, fin),
+                Sent::Stream(SentRange { id, range, fin }) => {
+                    self.streams.on_lost(id, range, fin);
+                    self.repairs = true;
+                }
                 Sent::Crypto(range) => {
                     if let Some(buffer) = self.handshake.crypto_mut(space) {
                         buffer.on_lost(range);

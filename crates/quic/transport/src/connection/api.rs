@@ -163,6 +163,7 @@ impl Connection {
             route: path.route,
             open: path.is_open(),
             failed: path.failed,
+            late: self.paths.is_late(slot),
             backup: path.is_backup(),
             srtt: path.rtt.srtt(),
             latest_rtt: path.latest_rtt,

@@ -184,7 +184,7 @@ impl Connection {
     fn on_network_change(&mut self, now: Time, slot: usize) {
         self.windows.restart(slot, now);
         let path = &mut self.paths[slot];
-        path.rtt = Default::default();
+        (path.rtt, path.lateness) = Default::default();
         path.ecn.restart();
         path.mtu.restart();
         let id = path.id;

@@ -8,6 +8,7 @@ use crate::recovery::sent::{Frames, Sent, SentPacket};
 use crate::recovery::space::SpaceId;
 use crate::wire::frame::{self, ty};
 use crate::wire::header::{self, Kind};
+use vmcc_multipath::overdue_age;
 use vmcc_units::time::Time;
 
 /// Bytes for frames without which a packet is not begun.
@@ -151,6 +152,7 @@ impl Connection {
         let size = if in_flight { (out.len() - start) as u16 } else { 0 };
         let packet = SentPacket {
             sent: now,
+            overdue: overdue_age(&self.paths[slot].rtt, self.handshake.peer_ack_delay()),
             size,
             eliciting: building.eliciting,
             ect,

@@ -18,6 +18,8 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Packets that the peer saw marked with congestion.
     pub ecn_ce: u64,
+    /// Bytes of streams that were queued again before they were lost: on a probe timeout, or from a silent or late path.
+    pub reinjected_bytes: u64,
     /// Application datagrams that became too old before they left, that did not fit a packet any more, or that nobody read in time.
     pub datagrams_dropped: u64,
 }
@@ -34,6 +36,8 @@ pub struct PathReport {
     pub open: bool,
     /// Silent while it should answer.
     pub failed: bool,
+    /// Late while another path is on time: it carries probes only.
+    pub late: bool,
     /// Backup: it carries data only where no other path can.
     pub backup: bool,
     /// Smoothed round trip; zero before the first sample.

@@ -10,7 +10,7 @@ use crate::wire::frame::{self, ty};
 use arrayvec::ArrayVec;
 use vmcc_cc::MAX_PATHS;
 use vmcc_multipath::{Demand, Paths};
-use vmcc_units::time::Time;
+use vmcc_units::time::{Span, Time};
 
 /// Packets of acknowledgments alone that are sent before one carries a PING (RFC 9000 section 13.2.4).
 const ACKS_PER_PING: u64 = 32;
@@ -115,7 +115,7 @@ impl Connection {
             let slot = self.paths.slots().find(|&slot| self.may_probe_mtu(now, slot))?;
             return self.transmit_mtu_probe(now, slot, out);
         }
-        let slot = self.select_path(now)?;
+        let slot = self.select_repair_path(now).or_else(|| self.select_path(now))?;
         // There may always be data: it does not keep packets as small as they were at first.
         if self.may_probe_mtu(now, slot) {
             return self.transmit_mtu_probe(now, slot, out);
@@ -152,9 +152,33 @@ impl Connection {
             && (!self.config.pacing || path.pacer.ready_at(now, path.mtu.size()) <= now)
     }
 
+    /// The path for data that were lost; none if there are none, or any path may carry them.
+    fn repair_path(&self, now: Time) -> Option<usize> {
+        if !self.repairs || self.paths.slots().len() < 2 {
+            return None;
+        }
+        let wait = |slot: usize| {
+            let path = &self.paths[slot];
+            let has_room = self.windows.of(slot).has_room() || path.probes > 0;
+            let wait = if has_room { Span::ZERO } else { path.srtt() };
+            (!self.is_blocked(slot)).then_some(wait)
+        };
+        self.paths.repair_path(now, wait)
+    }
+
+    /// The path for data that were lost, if it can carry them now.
+    fn select_repair_path(&mut self, now: Time) -> Option<usize> {
+        self.repairs = self.repairs && self.streams.has_lost();
+        let slot = self.repair_path(now)?;
+        self.may_send(now, slot).then_some(slot)
+    }
+
     fn select_path(&mut self, now: Time) -> Option<usize> {
         let (paths, windows, streams) = (&self.paths, &self.windows, &self.streams);
-        let seen = paths.iter().enumerate().map(|(slot, path)| SchedulerView { path, windows, slot });
+        let seen = paths.iter().enumerate().map(|(slot, path)| {
+            let withheld = paths.is_withheld(slot);
+            SchedulerView { path, windows, slot, withheld }
+        });
         let seen: ArrayVec<_, MAX_PATHS> = seen.collect();
         for (slot, path) in seen.iter().enumerate() {
             self.selector.refresh(slot, path);
@@ -274,9 +298,10 @@ impl Connection {
                 self.put_ack_of(now, SpaceId::Path(other), &mut building, out);
             }
         }
-        // What a silent path would carry might never be missed.
-        let silent = self.paths.is_avoided(slot);
-        if may_data && self.lifecycle.is_established() && self.paths[slot].is_open() && !silent {
+        // What a silent path would carry might never be missed, and what a late one carries holds up the rest.
+        let withheld = self.paths.is_withheld(slot);
+        if may_data && self.lifecycle.is_established() && self.paths[slot].is_open() && !withheld {
+            let repeats = self.repair_path(now).is_none_or(|path| path == slot);
             let room = building.room(out);
             if let Some(buffer) = self.handshake.crypto_mut(SpaceId::Path(slot)) {
                 put_crypto(buffer, room, &mut building, out);
@@ -285,9 +310,9 @@ impl Connection {
             self.put_datagrams(now, &mut building, out);
             let room = building.room(out);
             if room > 0
-                && self
-                    .streams
-                    .put_frames(out, room, pad == 0, &mut |range| building.frames.push(Sent::Stream(range)))
+                && self.streams.put_frames(out, room, pad == 0, repeats, &mut |range| {
+                    building.frames.push(Sent::Stream(range));
+                })
             {
                 building.eliciting = true;
                 building.to_end = true;

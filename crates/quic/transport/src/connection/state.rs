@@ -21,7 +21,7 @@ use crate::wire::params::Params;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use vmcc_cc::MAX_PATHS;
-use vmcc_multipath::{Scheduler, Selector};
+use vmcc_multipath::{ReinjectionBudget, Scheduler, Selector};
 use vmcc_streams::Streams;
 use vmcc_units::time::{Span, Time};
 
@@ -43,6 +43,9 @@ pub struct Connection {
     pub(super) events: VecDeque<Event>,
     pub(super) stats: Stats,
     pub(super) log: Option<Box<Log>>,
+    /// Data may wait to be sent again.
+    pub(super) repairs: bool,
+    pub(super) reinjection: ReinjectionBudget,
     /// Packets that an acknowledgment takes out; the memory is reused.
     pub(super) taken: Vec<(u64, SentPacket)>,
 }
@@ -111,6 +114,8 @@ impl Connection {
             events: VecDeque::new(),
             stats: Stats::default(),
             log: log.map(Box::new),
+            repairs: false,
+            reinjection: ReinjectionBudget::default(),
             taken: Vec::new(),
             config,
         };

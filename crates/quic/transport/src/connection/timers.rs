@@ -51,6 +51,8 @@ impl Connection {
                     sooner(path.validation.timer(false));
                     sooner(self.pto_at(slot).map(|(at, _)| at));
                     sooner(self.suspect_at(slot));
+                    sooner(self.late_at(slot));
+                    sooner(self.late_probe_at(slot));
                     sooner(self.keep_alive_at(slot));
                     sooner(path.paced_until.filter(|_| data && self.windows.of(slot).has_room()));
                 }
@@ -109,6 +111,17 @@ impl Connection {
         confirmed.then(|| self.paths.suspect_at(slot, self.handshake.peer_ack_delay())).flatten()
     }
 
+    /// Time at which a path becomes late.
+    fn late_at(&self, slot: usize) -> Option<Time> {
+        let confirmed = self.handshake.is_confirmed();
+        confirmed.then(|| self.paths.late_at(slot)).flatten()
+    }
+
+    /// Time of the next probe of a late path.
+    fn late_probe_at(&self, slot: usize) -> Option<Time> {
+        self.paths.late_probe_at(slot)
+    }
+
     /// Time of the next keep-alive on a path.
     fn keep_alive_at(&self, slot: usize) -> Option<Time> {
         let (is_client, ack_delay) = (self.handshake.is_client(), self.handshake.peer_ack_delay());
@@ -137,6 +150,12 @@ impl Connection {
             }
             if self.suspect_at(slot).is_some_and(|at| at <= now) {
                 self.suspect(now, slot);
+            }
+            if self.late_at(slot).is_some_and(|at| at <= now) {
+                self.on_late(now, slot);
+            }
+            if self.late_probe_at(slot).is_some_and(|at| at <= now) {
+                self.paths[slot].probes = 1;
             }
             if let Some((_, space)) = self.pto_at(slot).filter(|(at, _)| *at <= now) {
                 self.on_pto(now, slot, space);
@@ -169,9 +188,9 @@ impl Connection {
         }
     }
 
-    /// Queues the frames of the oldest packets for retransmission; the packets stay on record.
-    pub(super) fn retransmit(&mut self, space: SpaceId, most: usize) {
-        let Some(own) = self.space_mut(space) else { return };
+    /// Queues the frames of the oldest packets for retransmission; the packets stay on record. Returns the bytes of streams in them.
+    pub(super) fn retransmit(&mut self, space: SpaceId, most: usize) -> u64 {
+        let Some(own) = self.space_mut(space) else { return 0 };
         let next = own.sent.next();
         let wanted =
             own.sent.below(next).filter(|(_, packet)| !packet.reinjected && !packet.frames.is_empty());
@@ -182,7 +201,22 @@ impl Connection {
                 packet.frames.clone()
             })
             .collect();
+        let bytes = again.iter().map(Frames::stream_bytes).sum();
+        self.stats.reinjected_bytes += bytes;
         again.into_iter().for_each(|frames| self.on_frames_lost(space, frames));
+        bytes
+    }
+
+    /// Marks a path late, and reinjects what it carries on others, the oldest first, as far as the budget allows.
+    fn on_late(&mut self, now: Time, slot: usize) {
+        let path = self.paths[slot].id;
+        self.note(now, path, "the path is late: what it carries leaves on others");
+        self.paths.on_late(now, slot);
+        self.paths[slot].probes = self.paths[slot].probes.max(1);
+        let budget = self.reinjection.left(self.streams.sent());
+        let most = budget / u64::from(self.paths[slot].mtu.size());
+        let bytes = self.retransmit(SpaceId::Path(slot), usize::try_from(most).unwrap_or(usize::MAX));
+        self.reinjection.take(bytes);
     }
 
     /// Marks a path suspect, which is silent while others answer: its data is reinjected on them at once.

@@ -10,8 +10,9 @@ use super::validation::Validation;
 use crate::congestion::{CcContext, Window, Windows};
 use crate::event::PathId;
 use crate::recovery::GRANULARITY;
+use crate::recovery::sent::SentPacket;
 use crate::recovery::space::Space;
-use vmcc_multipath::{PathView, RtoLimits, Rtt};
+use vmcc_multipath::{Lateness, PathView, RtoLimits, Rtt};
 use vmcc_units::time::{Span, Time};
 
 /// RFC 9002 section 6.2.2: a third of a second before the first sample, hence a timeout of about one.
@@ -73,6 +74,7 @@ pub(crate) struct Path {
     pub(crate) probes: u8,
     /// Silent while it should answer.
     pub(crate) failed: bool,
+    pub(crate) lateness: Lateness,
     /// Since when packets come back with "port unreachable", while nothing else comes.
     pub(crate) refused_since: Option<Time>,
     pub(crate) status: Status,
@@ -113,6 +115,7 @@ impl Path {
             timeouts: 0,
             probes: 0,
             failed: false,
+            lateness: Lateness::default(),
             refused_since: None,
             status: Status::default(),
             paced_until: None,
@@ -133,6 +136,23 @@ impl Path {
     /// Returns true if it is open and not silent.
     pub(crate) fn is_responsive(&self) -> bool {
         self.is_open() && !self.failed
+    }
+
+    /// Returns true if data on it are expected to arrive in time.
+    pub(crate) fn is_on_time(&self) -> bool {
+        self.is_responsive() && !self.lateness.is_late()
+    }
+
+    /// Ack-eliciting packets that are sent and not overtaken, oldest first; probes of the packet size aside.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &SentPacket> {
+        let first = self.space.largest_acked.map_or(0, |largest| largest + 1);
+        self.space.sent.from(first).filter(|packet| packet.eliciting && !packet.mtu_probe)
+    }
+
+    /// Round trip to expect of a packet that leaves now: the smoothed one, or the age of the oldest that is not answered.
+    pub(crate) fn expected_rtt(&self, now: Time) -> Span {
+        let age = self.unanswered().next().map(|oldest| now.since(oldest.sent));
+        self.srtt().max(age.unwrap_or(Span::ZERO))
     }
 
     /// Returns true if it carries data only where no other can.
@@ -236,6 +256,8 @@ pub(crate) struct SchedulerView<'a> {
     pub(crate) path: &'a Path,
     pub(crate) windows: &'a Windows,
     pub(crate) slot: usize,
+    /// Other paths are to carry its data.
+    pub(crate) withheld: bool,
 }
 
 impl PathView for SchedulerView<'_> {
@@ -274,7 +296,7 @@ impl PathView for SchedulerView<'_> {
     }
 
     fn has_failed(&self) -> bool {
-        self.path.failed
+        self.path.failed || self.withheld
     }
 
     /// Never in the way of data: what is lost goes back to the connection, so no path repairs for itself.

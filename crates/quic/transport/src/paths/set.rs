@@ -11,7 +11,7 @@ use crate::wire::ranges::Ranges;
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut, Range};
 use vmcc_cc::MAX_PATHS;
-use vmcc_multipath::AckPath;
+use vmcc_multipath::{AckPath, Oldest, late_at, on_time_limit};
 use vmcc_units::time::{Span, Time};
 
 /// Paths by their slots, which later paths reuse; numbers are never reused.
@@ -104,6 +104,85 @@ impl PathSet {
     /// Returns true if a path is silent while another could carry its data.
     pub(crate) fn is_avoided(&self, slot: usize) -> bool {
         self.slots[slot].failed && self.another_is_responsive(slot)
+    }
+
+    /// Slot of the best other path that is no backup: one on time, and of those the one with the lowest RTT.
+    fn best_other(&self, slot: usize) -> Option<usize> {
+        let usable = |path: &Path| path.is_responsive() && !path.is_backup();
+        let others = self.slots.iter().enumerate().filter(|(i, path)| *i != slot && usable(path));
+        others.min_by_key(|(_, path)| (path.lateness.is_late(), path.srtt())).map(|(i, _)| i)
+    }
+
+    /// The best other path, if it is on time.
+    fn other_on_time(&self, slot: usize) -> Option<&Path> {
+        self.best_other(slot).map(|other| &self.slots[other]).filter(|other| other.is_on_time())
+    }
+
+    /// Returns true if a path is late while another is on time.
+    pub(crate) fn is_late(&self, slot: usize) -> bool {
+        self.slots[slot].lateness.is_late() && self.other_on_time(slot).is_some()
+    }
+
+    /// Returns true if a path is to carry no data, because another can.
+    pub(crate) fn is_withheld(&self, slot: usize) -> bool {
+        self.is_avoided(slot) || self.is_late(slot)
+    }
+
+    /// Time at which a path becomes late: its two oldest packets are overdue then.
+    pub(crate) fn late_at(&self, slot: usize) -> Option<Time> {
+        let path = &self.slots[slot];
+        if self.slots.len() < 2 || !path.is_on_time() {
+            return None;
+        }
+        let oldest = path.unanswered().take(2).last()?;
+        let oldest = Oldest { sent: oldest.sent, overdue: oldest.overdue };
+        let other = &self.slots[self.best_other(slot)?];
+        late_at(oldest, other.srtt(), other.unanswered().next().map(|packet| packet.sent))
+    }
+
+    /// A path becomes late: the best other one is on time beside it.
+    pub(crate) fn on_late(&mut self, now: Time, slot: usize) {
+        self.slots[slot].lateness.begin(now);
+        if let Some(other) = self.best_other(slot) {
+            self.slots[other].lateness.end(now);
+        }
+    }
+
+    /// A suspect path answers again: it is late if its round trips are not usual.
+    pub(crate) fn on_revived(&mut self, now: Time, slot: usize) {
+        let path = &self.slots[slot];
+        let round_trip = path.srtt().max(path.latest_rtt);
+        if self.on_time_limit(slot).is_some_and(|limit| round_trip > limit) {
+            self.slots[slot].lateness.begin(now);
+        }
+    }
+
+    /// Longest round trip of a late path that is on time.
+    pub(crate) fn on_time_limit(&self, slot: usize) -> Option<Span> {
+        Some(on_time_limit(&self.slots[slot].rtt, self.other_on_time(slot)?.srtt()))
+    }
+
+    /// Time of the next probe of a late path while other paths are in use: one for each round trip that would be on time, and one at once
+    /// where it decides.
+    pub(crate) fn late_probe_at(&self, slot: usize) -> Option<Time> {
+        let path = &self.slots[slot];
+        if !path.lateness.is_late() || !path.is_responsive() || path.probes > 0 {
+            return None;
+        }
+        let in_use = self.any_other(slot, |other| is_regular(other) && other.space.sent.eliciting() > 0);
+        let limit = self.on_time_limit(slot).filter(|_| in_use)?;
+        let at_once = path.space.sent.eliciting() == 0 && path.lateness.awaits_probe(path.last_eliciting_at);
+        Some(path.last_eliciting_at + if at_once { Span::ZERO } else { limit })
+    }
+
+    /// The path for data that were lost: of those on time the one that delivers them first, after the time until it has room. None if no
+    /// path is on time. `wait` is that time, or none where nothing can be sent.
+    pub(crate) fn repair_path(&self, now: Time, wait: impl Fn(usize) -> Option<Span>) -> Option<usize> {
+        let expected = |slot: usize| {
+            let path = Some(&self.slots[slot]).filter(|path| is_regular(path))?;
+            Some((path.expected_rtt(now) + wait(slot)?, slot))
+        };
+        self.slots().filter_map(expected).min().map(|(_, slot)| slot)
     }
 
     /// Returns true if no slot is left.
@@ -216,8 +295,7 @@ impl PathSet {
         if !path.is_responsive() || !self.another_is_responsive(slot) {
             return None;
         }
-        let first = path.space.largest_acked.map_or(0, |largest| largest + 1);
-        let mut out = path.space.sent.from(first).filter(|packet| packet.eliciting && !packet.mtu_probe);
+        let mut out = path.unanswered();
         let (oldest, second) = (out.next()?, out.next());
         let since = |packet: &SentPacket| packet.sent.max(path.last_received_at);
         // Two deviations instead of four: to be wrong costs packets sent twice, to be late stalls everything.
@@ -273,6 +351,11 @@ impl PathSet {
         let paths = self.slots.iter_mut().enumerate().filter(|(i, _)| all || *i == slot);
         paths.for_each(|(i, path)| path.pace(windows.of(i)));
     }
+}
+
+/// Returns true if a path is on time and no backup.
+fn is_regular(path: &Path) -> bool {
+    path.is_on_time() && !path.is_backup()
 }
 
 impl Index<usize> for PathSet {

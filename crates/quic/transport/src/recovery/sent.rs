@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use vmcc_streams::SentRange;
-use vmcc_units::time::Time;
+use vmcc_units::time::{Span, Time};
 
 /// A frame that is made of the connection's state at the moment when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +57,15 @@ impl Frames {
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
+
+    /// Bytes of streams.
+    pub(crate) fn stream_bytes(&self) -> u64 {
+        let ranges = self.first.iter().chain(&self.more).filter_map(|frame| match frame {
+            Sent::Stream(sent) => Some(sent.range.end - sent.range.start),
+            _ => None,
+        });
+        ranges.sum()
+    }
 }
 
 impl IntoIterator for Frames {
@@ -72,6 +81,8 @@ impl IntoIterator for Frames {
 #[derive(Clone, Debug)]
 pub(crate) struct SentPacket {
     pub(crate) sent: Time,
+    /// Age at which it makes its path late.
+    pub(crate) overdue: Span,
     /// Bytes that count as in flight; 0 for acknowledgments alone.
     pub(crate) size: u16,
     pub(crate) eliciting: bool,

@@ -82,6 +82,7 @@ mod tests {
     fn packet(ms: u64) -> SentPacket {
         SentPacket {
             sent: Time::ZERO + Span::from_ms(ms),
+            overdue: Span::MAX,
             size: 1200,
             eliciting: true,
             ect: false,

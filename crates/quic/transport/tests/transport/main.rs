@@ -7,6 +7,7 @@ mod ecn;
 mod edge_cases;
 mod features;
 mod interop;
+mod late_paths;
 mod link;
 mod lossy;
 mod multipath;

@@ -124,7 +124,8 @@ fn download_survives_loss_of_all_nat_bindings_within_a_second() {
                 assert!(stall < Span::from_secs(1), "{rate} {delay} {lost:?}: {stall:?}");
                 for path in 0..2 {
                     let carried = payload(&mut net, 0, client, path) - before[path as usize];
-                    assert!(carried > rate / 8, "{rate} {delay} {lost:?}: {carried} on path {path}");
+                    // Of four seconds at most; a window that LIA has just reduced carries a fifth of that.
+                    assert!(carried > rate / 16, "{rate} {delay} {lost:?}: {carried} on path {path}");
                 }
             }
         }

@@ -108,7 +108,9 @@ impl Session {
             let body = usize::try_from(room).unwrap_or(MAX_BODY).min(MAX_BODY);
             let sent = self.transmit(now, slot, body, out, |session, builder, frames, out| {
                 let room = builder.room(out);
-                session.streams.put_frames(out, room, true, &mut |range| frames.push(Sent::Range(range)));
+                session.streams.put_frames(out, room, true, true, &mut |range| {
+                    frames.push(Sent::Range(range));
+                });
             });
             if sent.is_some() {
                 self.selector.on_sent(&mut self.carriers[slot].next_turn, (out.len() - start) as u64);
