@@ -5,7 +5,7 @@ use crate::keys::Binding;
 use crate::record::Deframer;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use vmcc_multipath::{PathView, RtoLimits, Rtt};
+use vmcc_multipath::{Lateness, PathView, RtoLimits, Rtt, overdue_age};
 use vmcc_streams::SentRange;
 use vmcc_units::time::{Span, Time};
 
@@ -79,6 +79,8 @@ pub(crate) enum Sent {
 #[derive(Clone, Debug)]
 pub(crate) struct SentRecord {
     pub(crate) sent: Time,
+    /// Age at which it makes its carrier late.
+    pub(crate) overdue: Span,
     /// Its content has returned to the session.
     pub(crate) returned: bool,
     pub(crate) frames: Vec<Sent>,
@@ -115,6 +117,9 @@ pub(crate) struct Carrier {
     /// Last acknowledgment that TCP has received.
     tcp_ack_at: Time,
     pub(crate) suspect_since: Option<Time>,
+    pub(crate) lateness: Lateness,
+    /// It is late while another is on time: that one carries its data.
+    pub(crate) withheld: bool,
     /// It carries data only while no other one can.
     pub(crate) backup: bool,
     /// Last counted record.
@@ -157,6 +162,8 @@ impl Carrier {
             progress_at: now,
             tcp_ack_at: Time::ZERO,
             suspect_since: None,
+            lateness: Lateness::default(),
+            withheld: false,
             backup: false,
             last_sent: now,
             received: 0,
@@ -189,6 +196,11 @@ impl Carrier {
         self.is_open() && !self.is_suspect()
     }
 
+    /// Returns true if data on it are expected to arrive in time.
+    pub(crate) fn is_on_time(&self) -> bool {
+        self.is_usable() && !self.lateness.is_late()
+    }
+
     /// TCP's retransmission timer has expired since something was acknowledged.
     pub(crate) fn tcp_timed_out(&self) -> bool {
         self.info.timeouts > 0
@@ -219,7 +231,7 @@ impl Carrier {
 
     /// Returns true if a segment of data may be written now, to a backup only where no other carrier is usable.
     pub(crate) fn takes_data(&self, only_backups: bool) -> bool {
-        self.is_usable() && self.room() >= self.mss() && (only_backups || !self.backup)
+        self.is_usable() && !self.withheld && self.room() >= self.mss() && (only_backups || !self.backup)
     }
 
     /// Returns true if acknowledgments and limits may be written now.
@@ -244,18 +256,30 @@ impl Carrier {
         self.rtt.rto(RTO_LIMITS)
     }
 
+    /// Time in which TCP delivers what it holds.
+    fn drain_time(&self) -> Span {
+        let window = (u64::from(self.info.cwnd_pkt) * self.mss()).max(1);
+        Span::from_us(self.srtt().us().saturating_mul(self.pipe()) / window)
+    }
+
+    /// Time in which data that are written now are delivered, losses aside.
+    pub(crate) fn expected_delay(&self) -> Span {
+        self.srtt().max(self.drain_time())
+    }
+
     pub(crate) fn on_written(&mut self, bytes: usize) {
         self.since_info += bytes as u64;
         self.bytes_out += bytes as u64;
     }
 
     /// Records a counted record.
-    pub(crate) fn on_sent(&mut self, now: Time, frames: Vec<Sent>) {
+    pub(crate) fn on_sent(&mut self, now: Time, max_ack_delay: Span, frames: Vec<Sent>) {
         if self.outstanding.is_empty() {
             self.progress_at = now;
         }
         self.last_sent = now;
-        self.outstanding.push_back(SentRecord { sent: now, returned: false, frames });
+        let overdue = overdue_age(&self.rtt, max_ack_delay).max(self.drain_time().times(3));
+        self.outstanding.push_back(SentRecord { sent: now, overdue, returned: false, frames });
     }
 }
 
@@ -294,7 +318,7 @@ impl PathView for Carrier {
     }
 
     fn has_failed(&self) -> bool {
-        self.is_suspect()
+        self.is_suspect() || self.withheld
     }
 
     /// Never in the way of data: what is lost returns to the session.

@@ -40,7 +40,8 @@ impl Session {
             State::Open => {
                 let silent = self.silent_at(slot);
                 let abort = carrier.suspect_since.map(|since| since + self.config.abort_timeout);
-                [carrier.ack_due, silent, abort, self.dead_at(slot), self.ping_at(slot)]
+                let late = self.late_at(slot);
+                [carrier.ack_due, silent, late, abort, self.dead_at(slot), self.ping_at(slot)]
                     .into_iter()
                     .flatten()
                     .min()
@@ -66,7 +67,9 @@ impl Session {
     pub(super) fn ping_at(&self, slot: usize) -> Option<Time> {
         let carrier = &self.carriers[slot];
         let is_idle = carrier.is_usable() && carrier.outstanding.is_empty();
-        (is_idle && self.config.keep_alive > Span::ZERO).then(|| carrier.last_sent + self.config.keep_alive)
+        let keep_alive = (self.config.keep_alive > Span::ZERO).then_some(self.config.keep_alive);
+        let interval = self.late_probe_interval(slot).into_iter().chain(keep_alive).min();
+        interval.filter(|_| is_idle).map(|interval| carrier.last_sent + interval)
     }
 
     /// Does what is due. [`poll_transmit`](Self::poll_transmit) follows.
@@ -96,6 +99,9 @@ impl Session {
                 (State::Open, None) if self.silent_at(slot).is_some_and(|at| at <= now) => {
                     self.suspect_if_silent(now, slot);
                 }
+                (State::Open, None) if self.late_at(slot).is_some_and(|at| at <= now) => {
+                    self.on_late(now, slot);
+                }
                 _ => {}
             }
         }
@@ -123,38 +129,45 @@ impl Session {
         let number = carrier.number;
         self.stats.suspicions += 1;
         self.refresh(slot);
-        self.return_records(slot);
+        self.return_records(slot, u64::MAX);
         self.report_again();
         self.events.push_back(Event::CarrierSuspected { carrier: number });
     }
 
-    /// A suspect carrier has acknowledged something.
-    pub(super) fn revive(&mut self, slot: usize) {
+    /// A suspect carrier has acknowledged something. It is late until its round trips are usual.
+    pub(super) fn revive(&mut self, now: Time, slot: usize) {
         let carrier = &mut self.carriers[slot];
         if carrier.suspect_since.take().is_some() {
+            carrier.lateness.begin(now);
             let number = carrier.number;
             self.refresh(slot);
             self.events.push_back(Event::CarrierRevived { carrier: number });
         }
     }
 
-    /// Returns a carrier's outstanding records to the session, to leave on others.
-    fn return_records(&mut self, slot: usize) {
+    /// Returns a carrier's outstanding records to the session, the oldest first, to leave on others: of stream data this many bytes at
+    /// most, or a record more. The bytes that returned.
+    pub(super) fn return_records(&mut self, slot: usize, most: u64) -> u64 {
         let Session { carriers, streams, stats, .. } = self;
-        let mut controls = Vec::new();
+        let (mut controls, mut bytes) = (Vec::new(), 0);
         for record in carriers[slot].outstanding.iter_mut().filter(|record| !record.returned) {
+            if bytes >= most {
+                break;
+            }
             record.returned = true;
             for frame in &record.frames {
                 match frame {
                     Sent::Range(sent) => {
-                        stats.returned_bytes += sent.range.end - sent.range.start;
+                        bytes += sent.range.end - sent.range.start;
                         streams.on_lost(sent.id, sent.range.clone(), sent.fin);
                     }
                     Sent::Control(control) => controls.push(*control),
                 }
             }
         }
+        stats.returned_bytes += bytes;
         controls.into_iter().for_each(|control| self.queue(control));
+        bytes
     }
 
     /// Acknowledgments may have been lost with a carrier: all counts are sent once more.
@@ -178,7 +191,7 @@ impl Session {
             self.final_acks.push((number, carrier.received));
         }
         self.refresh(slot);
-        self.return_records(slot);
+        self.return_records(slot, u64::MAX);
         self.carriers[slot].outstanding.clear();
         self.report_again();
         self.events.push_back(Event::CarrierClosed { carrier: number, reason: reason.clone() });
@@ -187,7 +200,7 @@ impl Session {
         }
         // Those that are left are better than none.
         if !self.carriers.iter().any(|carrier| carrier.is_usable()) {
-            (0..self.carriers.len()).for_each(|slot| self.revive(slot));
+            (0..self.carriers.len()).for_each(|slot| self.revive(now, slot));
         }
         let is_orphan = self.carriers.iter().all(|carrier| carrier.state == State::Closed);
         self.orphaned_at = is_orphan.then_some(now);

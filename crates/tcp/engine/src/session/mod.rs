@@ -6,8 +6,10 @@
 //! | `receive` | records received, acknowledgments among them |
 //! | `send` | records to send: which, and on which carrier |
 //! | `liveness` | silent carriers, ends of carriers and sessions, timers |
+//! | `late` | carriers whose data would arrive sooner on others |
 
 mod greeting;
+mod late;
 mod liveness;
 mod receive;
 mod send;
@@ -20,7 +22,7 @@ use crate::keys::{Nonce, Role, SessionKey, Token};
 use crate::wire;
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
-use vmcc_multipath::Selector;
+use vmcc_multipath::{ReinjectionBudget, Selector};
 use vmcc_streams::ranges::Ranges;
 use vmcc_streams::{Dir, StreamError, Streams};
 use vmcc_units::time::{Span, Time};
@@ -35,6 +37,8 @@ pub struct CarrierStats {
     pub open: bool,
     /// It is silent while others work.
     pub suspect: bool,
+    /// It is late while another is on time: it carries probes only.
+    pub late: bool,
     /// It carries data only while no other one can.
     pub backup: bool,
     /// Smoothed RTT at session level.
@@ -51,7 +55,7 @@ pub struct CarrierStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Bytes of streams that returned from a silent or ended carrier.
+    /// Bytes of streams that returned from a silent, late or ended carrier.
     pub returned_bytes: u64,
     /// Bytes of streams that were sent again early on a faster carrier, or on several at once.
     pub repeated_bytes: u64,
@@ -80,6 +84,7 @@ pub struct Session {
     streams: Streams,
     carriers: Vec<Carrier>,
     selector: Selector,
+    reinjection: ReinjectionBudget,
     /// Number of a client's next carrier.
     next_number: CarrierId,
     /// Numbers of a server's carriers that were used.
@@ -110,6 +115,7 @@ impl Session {
             streams: Streams::new(side, config.limits()),
             carriers: Vec::new(),
             selector: Selector::new(config.scheduler),
+            reinjection: ReinjectionBudget::default(),
             next_number: 0,
             used: Ranges::default(),
             controls: VecDeque::new(),
@@ -258,6 +264,7 @@ impl Session {
             carrier: carrier.number,
             open: carrier.is_open(),
             suspect: carrier.is_suspect(),
+            late: carrier.withheld,
             backup: carrier.backup,
             srtt: carrier.rtt.srtt(),
             outstanding: carrier.outstanding.len(),

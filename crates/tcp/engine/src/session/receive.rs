@@ -128,7 +128,10 @@ impl Session {
         if let Some(newest) = records.last().filter(|record| !record.returned) {
             // Counts stand for sequence numbers: all that matters is when a round trip has passed.
             let (una, nxt) = (carrier.acked as u32, carrier.sent() as u32);
-            carrier.rtt.sample(now.since(newest.sent), una, nxt, self.config.rto_min);
+            let rtt = now.since(newest.sent);
+            carrier.rtt.sample_min(now, rtt);
+            carrier.rtt.sample(rtt, una, nxt, self.config.rto_min);
+            self.check_on_time(now, slot, rtt);
         }
         for frame in records.into_iter().flat_map(|record| record.frames) {
             match frame {
@@ -139,6 +142,6 @@ impl Session {
                 Sent::Control(_) => {}
             }
         }
-        self.revive(slot);
+        self.revive(now, slot);
     }
 }

@@ -26,6 +26,7 @@ impl Session {
             return None;
         }
         self.queue_stream_controls();
+        self.update_withheld();
         let slot = self
             .transmit_acks(now, out)
             .or_else(|| self.transmit_pings(now, out))
@@ -49,7 +50,7 @@ impl Session {
     fn control_carrier(&self) -> Option<usize> {
         let usable = |slot: &usize| {
             let carrier = &self.carriers[*slot];
-            carrier.is_usable() && carrier.has_control_room()
+            carrier.is_usable() && !carrier.withheld && carrier.has_control_room()
         };
         (0..self.carriers.len()).filter(usable).min_by_key(|&slot| self.carriers[slot].srtt())
     }
@@ -108,9 +109,9 @@ impl Session {
             let body = usize::try_from(room).unwrap_or(MAX_BODY).min(MAX_BODY);
             let sent = self.transmit(now, slot, body, out, |session, builder, frames, out| {
                 let room = builder.room(out);
-                session.streams.put_frames(out, room, true, true, &mut |range| {
-                    frames.push(Sent::Range(range));
-                });
+                session
+                    .streams
+                    .put_frames(out, room, true, true, &mut |range| frames.push(Sent::Range(range)));
             });
             if sent.is_some() {
                 self.selector.on_sent(&mut self.carriers[slot].next_turn, (out.len() - start) as u64);
@@ -254,7 +255,7 @@ impl Session {
         let carrier = &mut self.carriers[slot];
         carrier.on_written(out.len() - start);
         if counted {
-            carrier.on_sent(now, frames);
+            carrier.on_sent(now, self.config.max_ack_delay, frames);
         }
         self.refresh(slot);
         Some(slot)

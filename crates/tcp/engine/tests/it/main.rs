@@ -5,6 +5,7 @@ mod chaos;
 mod death;
 mod greetings;
 mod head_of_line;
+mod late;
 mod net;
 mod shares;
 mod tls;
