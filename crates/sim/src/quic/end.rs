@@ -103,6 +103,8 @@ pub(super) struct End {
     pub(super) seen: Vec<Seen>,
     pub(super) samples: Vec<Sample>,
     pub(super) delivered: Delivered,
+    /// Bytes that the engine sent again before they were lost.
+    pub(super) reinjected_bytes: u64,
     /// Buffer for a received datagram, and for datagrams that leave together.
     buffer: Vec<u8>,
     /// A datagram that leaves: the number of its subflow, and its bytes.
@@ -150,6 +152,7 @@ impl End {
             established: false,
             samples: Vec::new(),
             delivered: Delivered::NOTHING,
+            reinjected_bytes: 0,
             buffer: Vec::new(),
             out: Vec::new(),
         }
@@ -294,6 +297,7 @@ impl End {
         let Some(connection) = self.engine.as_mut().and_then(|engine| engine.connection(handle)) else {
             return;
         };
+        self.reinjected_bytes = connection.stats().reinjected_bytes;
         let sends = matches!(self.app, App::Sends(_));
         let samples_now = self.spec.sample_every != Span::ZERO && now >= self.next_sample;
         for path in connection.paths() {

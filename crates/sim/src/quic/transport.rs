@@ -252,7 +252,7 @@ impl Flow {
                 (self.planned.start, self.planned.stop),
                 Time::from_ps(end.0),
             ),
-            reinjected_bytes: None,
+            reinjected_bytes: Some(self.sender(hosts).reinjected_bytes),
             limits: None,
             held_bytes: None,
             rtts: Some(groups + self.group as usize),

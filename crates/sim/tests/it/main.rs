@@ -22,6 +22,7 @@ mod reroute;
 mod scenarios;
 mod scheduling;
 mod sharing;
+mod slow_path;
 mod slowdown;
 mod subflow_events;
 mod tables;
