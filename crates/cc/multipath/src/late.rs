@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_is_overdue_after_three_round_trips_and_two_of_the_other_path() {
+    fn overdue_age_is_three_round_trips_and_two_of_the_other_path() {
         let (fast, slow) = (steady(Span::from_ms(10)), steady(Span::from_ms(100)));
         let late_ms = |own: &Rtt, other: &Rtt, other_sent_ms: Option<u64>| {
             let oldest = Oldest { sent: at(0), overdue: overdue_age(own, Span::ZERO) };
