@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_is_a_share_of_what_is_sent() {
+    fn budget_is_a_share_of_sent_bytes() {
         let mut budget = ReinjectionBudget::default();
         assert_eq!(budget.left(0), BUDGET_FLOOR);
         budget.take(BUDGET_FLOOR);
