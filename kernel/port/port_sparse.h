@@ -6,7 +6,7 @@
  * bands, and the one of sparse flows is served first.  A packet joins it if
  *
  * - its flow has sent less of late than half of a sixteenth of the class's rate and, where the
- * class is busy, than half of a flow's mean;
+ *   class is busy, than half of a flow's mean;
  * - all packets of its flow have left the other band: none of them is overtaken;
  * - the band stays within an eighth of the class's rate, with a burst of 2 ms of that rate.
  *
