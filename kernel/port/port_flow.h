@@ -457,7 +457,7 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	if (cfg->drop_not_ect)
 		verdict = flow_verdict(skb, cfg, p, queue, threshold, &a, c, first, second, recent);
 	if (verdict == DROP_NOTHING && class_of(cfg, queue->class)->sparse_id)
-		choose_band(skb, cfg, c, &a, first, second, recent, now, queue);
+		choose_band(skb, cfg, p, c, &a, first, second, recent, now, queue);
 	return verdict;
 }
 

@@ -55,16 +55,20 @@ static __always_inline int take_band(struct class_flows *c, u64 now, u64 rate, u
 }
 
 /* Chooses the band of a packet that is not dropped, and keeps its flow's place in the bulk: at
- * first with a margin.  Of a flow that may be sparse soon the filter at the root queue knows the
- * place itself (band.bpf.c), so that its next packet may pass as soon as this one has left. */
+ * first with a margin.  Fragments have none of the priority: later ones do not name their flow, and
+ * the margin of the first one covers them.  Of a flow that may be sparse soon the filter at the
+ * root queue knows the place itself (band.bpf.c), so that its next packet may pass as soon as this
+ * one has left. */
 static __always_inline void choose_band(struct __sk_buff *skb, const struct port_config *cfg,
-					struct class_flows *c, const struct arrival *a,
-					struct flow *first, struct flow *second, u64 recent,
-					u64 now, struct lengths *queue)
+					const struct packet *p, struct class_flows *c,
+					const struct arrival *a, struct flow *first,
+					struct flow *second, u64 recent, u64 now,
+					struct lengths *queue)
 {
 	u64 left = bytes_left(queue), rate;
 
-	if (queue->own > cfg->floor_bytes && is_sparse(c, recent, min_part(cfg->rate))) {
+	if (queue->own > cfg->floor_bytes && p->part == PART_WHOLE &&
+	    is_sparse(c, recent, min_part(cfg->rate))) {
 		rate = queue->rate ?: class_rate(cfg, queue->class, queue->busy);
 		queue->band = is_sparse(c, recent, min_part(rate)) ? BAND_PLACED : BAND_BULK;
 		if (queue->band == BAND_PLACED &&

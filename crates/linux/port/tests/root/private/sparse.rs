@@ -113,7 +113,7 @@ fn root_port_flow_that_waited_passes_the_queue_once_its_packets_have_left() {
 }
 
 /// Datagrams of one flow with numbers, in bursts that wait and singly: how many passed one of a higher number.
-fn overtaken(pair: &Pair) -> (usize, usize) {
+fn overtaken(pair: &Pair, sending: impl FnOnce(&mut dyn FnMut(usize), &dyn Fn())) -> (usize, usize) {
     // One CPU receives: on several the order would be lost behind the port.
     let one_cpu = "echo 1 > /sys/class/net/p0/queues/rx-0/rps_cpus";
     let set = Command::new("ip").args(["netns", "exec", &pair.b.0, "sh", "-c", one_cpu]).status();
@@ -126,7 +126,7 @@ fn overtaken(pair: &Pair) -> (usize, usize) {
     let (stop, newest) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         let received = scope.spawn(|| {
-            let (mut numbers, mut datagram) = (Vec::new(), [0; 1500]);
+            let (mut numbers, mut datagram) = (Vec::new(), [0; 9000]);
             while !stop.load(Relaxed) || numbers.is_empty() {
                 if inbox.recv(&mut datagram).is_ok() {
                     let number = u32::from_be_bytes(datagram[..4].try_into().expect("four bytes"));
@@ -136,28 +136,20 @@ fn overtaken(pair: &Pair) -> (usize, usize) {
             }
             numbers
         });
-        let mut number = 0_u32;
-        let send = |number: &mut u32, bytes: usize| {
-            *number += 1;
+        let number = AtomicU32::new(0);
+        let mut send = |bytes: usize| {
+            let number = number.fetch_add(1, Relaxed) + 1;
             let mut datagram = vec![0; bytes];
             datagram[..4].copy_from_slice(&number.to_be_bytes());
             let _ = outbox.send_to(&datagram, ("10.78.0.2", DATAGRAMS));
         };
-        // 26 kB in a second, where half of a sixteenth of the rate is 78 kB; 5 kB of a burst are within the band's rate.
-        for _ in 0..8 {
-            (0..12).for_each(|_| send(&mut number, 1000));
-            // Some while the burst waits; when all have left, the next ones are served first.
-            for (count, pause) in [(20, Duration::from_millis(1)), (80, Duration::from_millis(10))] {
-                for _ in 0..count {
-                    send(&mut number, 100);
-                    thread::sleep(pause);
-                }
-                let sent = Instant::now();
-                while newest.load(Relaxed) < number && sent.elapsed() < ARRIVAL_TIMEOUT {
-                    thread::sleep(Duration::from_millis(1));
-                }
+        let all_have_arrived = || {
+            let sent = Instant::now();
+            while newest.load(Relaxed) < number.load(Relaxed) && sent.elapsed() < ARRIVAL_TIMEOUT {
+                thread::sleep(Duration::from_millis(1));
             }
-        }
+        };
+        sending(&mut send, &all_have_arrived);
         thread::sleep(Duration::from_secs(1));
         stop.store(true, Relaxed);
         let numbers = received.join().expect("numbers");
@@ -170,11 +162,46 @@ fn overtaken(pair: &Pair) -> (usize, usize) {
     })
 }
 
+/// 26 kB in a second, where half of a sixteenth of the rate is 78 kB; 5 kB of a burst are within the band's rate.
+fn bursts_and_single_ones(send: &mut dyn FnMut(usize), all_have_arrived: &dyn Fn()) {
+    for _ in 0..8 {
+        (0..12).for_each(|_| send(1000));
+        // Some while the burst waits; when all have left, the next ones are served first.
+        for (count, pause) in [(20, Duration::from_millis(1)), (80, Duration::from_millis(10))] {
+            for _ in 0..count {
+                send(100);
+                thread::sleep(pause);
+            }
+            all_have_arrived();
+        }
+    }
+}
+
+/// Fragments that do not name their flow have 150 kB in a second, the others of it 34 kB.
+fn fragments_and_whole_ones(send: &mut dyn FnMut(usize), _: &dyn Fn()) {
+    for _ in 0..100 {
+        send(8900);
+        thread::sleep(Duration::from_millis(1));
+        send(50);
+        thread::sleep(Duration::from_millis(49));
+    }
+}
+
+#[test]
+fn root_port_fragments_keep_the_order_of_their_flow() {
+    let pair = Pair::new();
+    let port = attach(&pair, "");
+    let (late, all) = beside_a_queue(&pair, &port, || overtaken(&pair, fragments_and_whole_ones));
+    println!("{late} of {all}, {:?}", class(&port));
+    assert!(all > 150, "{all} of 200 datagrams arrived");
+    assert_eq!(late, 0, "of {all} datagrams passed by others of their flow");
+}
+
 #[test]
 fn root_port_flow_that_becomes_sparse_keeps_its_order() {
     let pair = Pair::new();
     let port = attach(&pair, "");
-    let (late, all) = beside_a_queue(&pair, &port, || overtaken(&pair));
+    let (late, all) = beside_a_queue(&pair, &port, || overtaken(&pair, bursts_and_single_ones));
     let class = class(&port);
     println!("{late} of {all}, {class:?}");
     assert!(class.sparse > 200, "it was not sparse: {class:?}");
