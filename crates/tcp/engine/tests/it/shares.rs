@@ -3,7 +3,7 @@
 use crate::net::{CLIENT, World};
 use proptest::prelude::*;
 use vmcc_multipath::Scheduler;
-use vmcc_tcp::{Config, Dir, MAX_RECORD};
+use vmcc_tcp::{CarrierStats, Config, Dir, MAX_RECORD};
 use vmcc_units::time::Span;
 
 /// Schedulers that send each byte once and never wait.
@@ -57,8 +57,8 @@ fn round_robin_shares_writes_of_16_kib_between_carriers() {
 
 /// Usable carrier whose TCP would send at once.
 fn idle_carrier(world: &mut World) -> Option<u64> {
-    let usable: Vec<_> =
-        world.end(CLIENT).carriers().filter(|own| own.open && !own.suspect).map(|own| own.carrier).collect();
+    let takes_data = |own: &CarrierStats| own.open && !own.suspect && !own.late;
+    let usable: Vec<_> = world.end(CLIENT).carriers().filter(takes_data).map(|own| own.carrier).collect();
     let of_link = |carrier: &u64| {
         let link = world.links.iter().find(|link| link.ids[CLIENT] == Some(*carrier));
         link.is_some_and(|link| link.pipes[CLIENT].is_hungry())
