@@ -61,8 +61,9 @@ check_size() {
 
 try_upgrade() {
 	[ "$(id -u)" = 0 ] || refuse "the upgrade is tried as root; run this as root, or publish nothing"
+	# It loads algorithms: in turns with the tests (scripts/test.sh).
 	VMCC_NEW_PACKAGE=$(realpath "$folder"/vmcc_"$version"_*.deb) VMCC_OLD_PACKAGE=$previous \
-		cargo test --locked --workspace --features "vmcc/kernel,vmcc/root-tests,vmcc-lab/root-tests" \
+		flock "$target/algorithms.lock" cargo test --locked --workspace --features "vmcc/kernel,vmcc/root-tests,vmcc-lab/root-tests" \
 		--test root -- root_package_is_installed_upgraded_removed_and_purged
 }
 
